@@ -22,8 +22,10 @@ from oncebench.kafka_access.forms import tls_context
 
 LIMIT_S = 8.0
 _DEFAULT_PORT = 9092
-_CONNECT_S = 3.0
+_CONNECT_S = 3.0  # for one address, and for its TLS handshake
+_LEAST_S = 0.2  # for an address whose turn comes at the limit
 _TRY_S = 0.5  # of one request, before the error callback is looked at
+_REACT_S = 0.1  # of a broker, besides the time on the network
 # Errors that no later try mends.
 _REFUSED = frozenset(
     {
@@ -63,7 +65,7 @@ def addresses(servers: str) -> list[tuple[str, int]]:
     return [_address(text.strip()) for text in servers.split(",")]
 
 
-def why_no_tls(client: Mapping[str, Any], host: str, port: int) -> Refusal | None:
+def why_no_tls(client: Mapping[str, Any], host: str, port: int, limit_s: float = _CONNECT_S) -> Refusal | None:
     """Returns why a TLS connection to an address fails; None: it does not."""
     place = f"{host}:{port}"
     try:
@@ -75,22 +77,23 @@ def why_no_tls(client: Mapping[str, Any], host: str, port: int) -> Refusal | Non
             lasting=True,
         )
     try:
-        with (
-            socket.create_connection((host, port), timeout=_CONNECT_S) as plain,
-            context.wrap_socket(plain, server_hostname=host) as secured,
-        ):
-            return _why_not_accepted(secured, place)
+        plain = socket.create_connection((host, port), timeout=limit_s)
+    except OSError as error:
+        why = f"{place} cannot be reached ({_text(error)}). Check the address, and that the broker runs"
+        return Refusal(why, lasting=False)
+    try:
+        with plain, context.wrap_socket(plain, server_hostname=host, do_handshake_on_connect=False) as secured:
+            began = time.monotonic()
+            secured.do_handshake()
+            return _why_not_accepted(secured, place, time.monotonic() - began + _REACT_S)
     except ssl.SSLCertVerificationError as error:
         return Refusal(_why_not_trusted(error, place), lasting=True)
     except ssl.SSLEOFError:
         return _no_tls(place)
     except ssl.SSLError as error:
         return Refusal(_why_alert(error, place), lasting=True)
-    except (ConnectionResetError, TimeoutError):
+    except OSError:  # the connection was closed, or there was no answer in time
         return _no_tls(place)
-    except OSError as error:
-        why = f"{place} cannot be reached ({_text(error)}). Check the address, and that the broker runs"
-        return Refusal(why, lasting=False)
 
 
 def why_refused(client: Mapping[str, Any], limit_s: float = LIMIT_S) -> Refusal | None:
@@ -99,17 +102,19 @@ def why_refused(client: Mapping[str, Any], limit_s: float = LIMIT_S) -> Refusal 
     A broker that is away at one of several addresses is no reason.
     """
     until = time.monotonic() + limit_s
-    if str(client["security.protocol"]).upper().endswith("SSL"):
-        found = [why_no_tls(client, *place) for place in addresses(str(client["bootstrap.servers"]))]
-        if all(found):
-            return found[0]
+    try:
+        addresses(str(client["bootstrap.servers"]))
+    except ValueError as error:
+        return Refusal(f"{str(error)!r} is not an address of the form host:port. Correct it", lasting=True)
+    if str(client["security.protocol"]).upper().endswith("SSL") and (refusal := _why_nowhere(client, until)):
+        return refusal
     errors: list[KafkaError] = []
     try:
         admin = AdminClient({**client, "log_level": 0, "error_cb": errors.append})
     except KafkaException as error:
         return Refusal(f"Kafka's client refuses a setting ({error.args[0].str()}). Correct it", lasting=True)
     last: KafkaError | None = None
-    while time.monotonic() < until:
+    while last is None or time.monotonic() < until:
         try:
             admin.list_topics(timeout=_TRY_S)
             return None
@@ -121,6 +126,17 @@ def why_refused(client: Mapping[str, Any], limit_s: float = LIMIT_S) -> Refusal 
     telling = [error for error in errors if error.code() != KafkaError._ALL_BROKERS_DOWN]
     refused = [error for error in telling if error.code() in _REFUSED]
     return Refusal(_why_no_login(client, (refused or telling[-1:] or [last])[0]), lasting=bool(refused))
+
+
+def _why_nowhere(client: Mapping[str, Any], until: float) -> Refusal | None:
+    """Returns why TLS fails at every address, for a lasting reason if there is one; None: it works at one."""
+    found = []
+    for host, port in addresses(str(client["bootstrap.servers"])):
+        refusal = why_no_tls(client, host, port, max(_LEAST_S, min(_CONNECT_S, until - time.monotonic())))
+        if refusal is None:
+            return None
+        found.append(refusal)
+    return next((refusal for refusal in found if refusal.lasting), found[0])
 
 
 def _why_no_login(client: Mapping[str, Any], error: KafkaError | None) -> str:
@@ -148,9 +164,9 @@ def _no_tls(place: str) -> Refusal:
     return Refusal(why, lasting=False)
 
 
-def _why_not_accepted(secured: ssl.SSLSocket, place: str) -> Refusal | None:
+def _why_not_accepted(secured: ssl.SSLSocket, place: str, limit_s: float) -> Refusal | None:
     """Under TLS 1.3 a broker refuses a client's certificate after the handshake, with its first answer."""
-    secured.settimeout(0.1)
+    secured.settimeout(limit_s)
     try:
         secured.recv(1)
     except TimeoutError:
