@@ -13,6 +13,7 @@ import click
 
 from oncebench.errors import ExitCode, UserError
 from oncebench.kafka_access.access import KafkaAccess
+from oncebench.kafka_access.forms import weaknesses
 from oncebench.kafka_access.refused import AccessRefused, is_secret
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -55,6 +56,11 @@ def access_of(servers: str | None, conf: str | None, settings: Sequence[tuple[st
     Raises:
         UserError: a setting cannot be used (exit code 2).
     """
+    if servers is not None and not servers.strip():
+        raise UserError(
+            "--bootstrap-servers is empty. Give the addresses as host:port,..., or leave the option out",
+            exit_code=ExitCode.USAGE,
+        )
     if not servers and not conf:
         if settings:
             raise UserError(
@@ -75,6 +81,8 @@ def access_of(servers: str | None, conf: str | None, settings: Sequence[tuple[st
         raise UserError(str(refused), exit_code=ExitCode.USAGE) from None
     if access.unused:
         click.echo(f"{conf}: these settings have no effect here: {', '.join(access.unused)}", err=True)
+    for weakness in weaknesses(access.client):
+        click.echo(f"INSECURE: {weakness}", err=True)
     return access
 
 

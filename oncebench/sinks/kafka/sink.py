@@ -116,7 +116,7 @@ class KafkaSink(Sink):
     ) -> None:
         self.partitions = partitions
         self._topic = topic
-        self._client = dict(client)
+        self._client = client
         self._timeout_ms = transaction_timeout_ms
         self._quarantine_topic = quarantine_topic
         self._names = Names(sink_id, 0, topic, driver or uuid.uuid4().hex)

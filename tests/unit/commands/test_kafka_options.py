@@ -48,9 +48,12 @@ def test_addresses_file_and_settings_reach_the_command(tmp_path: Path) -> None:
     assert "'client.id': 'a=b'" in done.output
     assert "'ssl.endpoint.identification.algorithm': 'none'" in done.output
     assert f"{conf}: these settings have no effect here: linger.ms" in done.output
+    assert "INSECURE: the host names of Kafka's brokers are not checked" in done.output
 
 
-@pytest.mark.parametrize("name", ["sasl.jaas.config", "ssl.key.password", "sasl.oauthbearer.client.secret"])
+@pytest.mark.parametrize(
+    "name", ["sasl.jaas.config", "ssl.key.password", "sasl.oauthbearer.client.secret", "SASL.PASSWORD"]
+)
 def test_a_secret_on_the_command_line_is_refused(name: str) -> None:
     said = refusal("--bootstrap-servers", "b:1", "--kafka-set", f"{name}={SECRET}")
     assert "Write it into the file of --kafka-conf" in said
@@ -61,6 +64,7 @@ def test_a_secret_on_the_command_line_is_refused(name: str) -> None:
     ("words", "message"),
     [
         (("--kafka-set", "client.id=me"), "--kafka-set has no effect here"),
+        (("--bootstrap-servers", ""), "--bootstrap-servers is empty"),
         (("--bootstrap-servers", "b:1", "--kafka-set", "acks=0"), "acks cannot be set here: an acknowledgement"),
         (("--bootstrap-servers", "b:1", "--kafka-conf", "none.properties"), "none.properties cannot be read"),
         (("--bootstrap-servers", "b:1", "--kafka-set", "security.protocol=SASL_SSL"), "sasl.mechanism GSSAPI"),
