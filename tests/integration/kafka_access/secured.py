@@ -1,4 +1,4 @@
-"""A broker with TLS and logins, and a throw-away authority that signs its certificates.
+"""A broker with TLS and logins.
 
 Each listener has one defect or none, so one broker serves every case:
 
@@ -11,7 +11,6 @@ Each listener has one defect or none, so one broker serves every case:
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from oncebench.processes.ports import LOOPBACK, free_ports
 from oncebench.servers.kafka.broker import KafkaBroker
 from oncebench.servers.kafka.class_archive import StartFiles, start_files
 from oncebench.servers.kafka.settings import CLIENTS, CONTROLLER, BrokerSettings
+from tests.authority import Authority
 from tests.integration.kafka_access.token_server import TokenServer, token_server
 
 LOGIN, MUTUAL, BOTH, TOKENS, EXPIRED, ELSEWHERE = "LOGIN", "MUTUAL", "BOTH", "TOKENS", "EXPIRED", "ELSEWHERE"
@@ -33,31 +33,6 @@ LISTENERS = (LOGIN, MUTUAL, BOTH, TOKENS, EXPIRED, ELSEWHERE)
 USER = "alice"
 # A text that is nowhere else, so a search for it finds every leak.
 PASSWORD = "canary-7f3a-91c4"
-_HERE = f"IP:{LOOPBACK},DNS:localhost"
-
-
-class Authority:
-    """A certificate authority in a folder. Its files are PEM: a key and what was signed with it."""
-
-    def __init__(self, folder: Path, name: str = "authority") -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._folder, self.certificate = folder, folder / f"{name}.pem"
-        self._key = folder / f"{name}.key"
-        _openssl("req", "-x509", *_new_key(self._key), "-out", self.certificate, "-subj", f"/CN={name}", "-days", "2")
-
-    def signed(self, name: str, names: str = _HERE, days: int = 2, password: str = "") -> Path:
-        """A file with a new private key, encrypted if there is a password, and its certificate."""
-        key, request, extension = (self._folder / f"{name}.{ending}" for ending in ("key", "csr", "ext"))
-        certificate, store = self._folder / f"{name}.crt", self._folder / f"{name}.pem"
-        _openssl("req", *_new_key(key), "-out", request, "-subj", f"/CN={name}")
-        extension.write_text(f"subjectAltName={names}\n")
-        _openssl("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial",
-                 "-days", str(days), "-extfile", extension, "-out", certificate)  # fmt: skip
-        text = key.read_text()
-        if password:
-            text = _openssl("pkcs8", "-topk8", "-v1", "PBE-SHA1-3DES", "-in", key, "-passout", "stdin", given=password)
-        store.write_text(text + certificate.read_text())
-        return store
 
 
 class Secured:
@@ -180,13 +155,3 @@ def _tokens(tokens: TokenServer) -> dict[str, str]:
     }
     found = {f"oauthbearer.sasl.{name}": value for name, value in own.items()}
     return {"sasl.enabled.mechanisms": "OAUTHBEARER", **found}
-
-
-def _new_key(path: Path) -> tuple[str | Path, ...]:
-    return "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", path
-
-
-def _openssl(*arguments: str | Path, given: str | None = None) -> str:
-    done = subprocess.run(["openssl", *map(str, arguments)], input=given, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout

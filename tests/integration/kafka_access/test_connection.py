@@ -20,6 +20,7 @@ from oncebench.kafka_access.access import KafkaAccess
 from oncebench.servers.kafka.external import external
 from oncebench.sinks.kafka.coordinator import Coordinator
 from oncebench.sinks.kafka.reader import KafkaReader
+from tests.authority import Authority
 from tests.integration.kafka_access.secured import (
     BOTH,
     CLIENTS,
@@ -29,7 +30,6 @@ from tests.integration.kafka_access.secured import (
     MUTUAL,
     PASSWORD,
     TOKENS,
-    Authority,
     Secured,
 )
 
