@@ -63,7 +63,7 @@ def explain(failure: BaseException, journal: Journal) -> PipelineError:
     cause = cause if state is None else of_sqlstate(state)
     if cause.permanent:
         return failure_of(cause, first)
-    if cause is UNKNOWN:  # a permanent one counts only as the first cause: a wrong one would stop the job for good
+    if cause is UNKNOWN:  # a permanent condition outside does not count: a wrong one would stop the job for good
         known = (each for each in map(spark.of_condition, outer) if each is not UNKNOWN and not each.permanent)
         cause = next(known, UNKNOWN)
     reason = "" if cause is UNKNOWN else f" ({cause.reason})"

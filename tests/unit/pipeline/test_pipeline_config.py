@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 from kafka.errors import KafkaError
+from py4j.protocol import Py4JError
 
 from oncebench.delivery.contract import EXACTLY_ONCE, Support
 from oncebench.delivery.errors import AnotherDriver, NoKafka, QueryDied, RefusedStart
@@ -303,6 +304,9 @@ def test_the_condition_of_an_outer_exception_says_what_to_look_at() -> None:
     class Java:
         def __init__(self, text: str, cause: Java | None = None) -> None:
             self.toString, self.getCause = lambda: text, lambda: cause
+
+        def getSQLState(self) -> str:
+            raise Py4JError("it has no such method")
 
     class Ours:
         def check_still_ours(self) -> None:
