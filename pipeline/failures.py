@@ -26,7 +26,7 @@ from oncebench.delivery.errors import (
 from oncebench.delivery.failures import deaths, delta, spark
 from oncebench.delivery.failures.cause import REPEATED, UNKNOWN, dropped, of_claimed
 from oncebench.delivery.failures.cause import failure as failure_of
-from oncebench.delivery.failures.first_cause import first_cause
+from oncebench.delivery.failures.first_cause import causes
 from oncebench.delivery.failures.postgres import of_sqlstate
 from oncebench.delivery.journal import Journal
 from oncebench.delivery.topics.largest import largest_record
@@ -57,14 +57,17 @@ def explain(failure: BaseException, journal: Journal) -> PipelineError:
         return cast(PipelineError, kind(text))
     with suppress(Py4JError, OSError):
         _log.error("the query died:\n%s", failure)
-    first = first_cause(failure)
+    first, *outer = causes(failure)
     cause = spark.of_text(first)
     state = sqlstate(failure) if cause is UNKNOWN else None
     cause = cause if state is None else of_sqlstate(state)
     if cause.permanent:
         return failure_of(cause, first)
-    known = f"{first}. {cause.remedy}." if cause.remedy else f"{first}. Mend the cause; the log has details."
-    return QueryDied(f"{known} {REPEATED}")
+    if cause is UNKNOWN:  # a permanent condition outside does not count: a wrong one would stop the job for good
+        known = (each for each in map(spark.of_condition, outer) if each is not UNKNOWN and not each.permanent)
+        cause = next(known, UNKNOWN)
+    reason = "" if cause is UNKNOWN else f" ({cause.reason})"
+    return QueryDied(f"{first}{reason}. {cause.remedy or 'Mend the cause; the log has details'}. {REPEATED}")
 
 
 def advised(

@@ -167,9 +167,12 @@ def written(node: ast.AST) -> str:
 def _in_tables() -> Iterator[Ending]:
     for table, causes in TABLES.items():
         for code, cause in causes.items():
-            what = (f"{NO_RESTART} {cause.remedy}, then start again." if cause.permanent
-                    else " ".join(filter(None, (cause.remedy and f"{cause.remedy}.", RESTART))))  # fmt: skip
-            kind = "PermanentFailure" if cause.permanent else "DeliveryFailed"
+            of_query = table.startswith("Spark")  # see `explain` in pipeline/failures.py
+            restart = REPEATED if of_query else RESTART
+            remedy = cause.remedy or ("Mend the cause; the log has details" if of_query else "")
+            what = (f"{NO_RESTART} {remedy}, then start again." if cause.permanent
+                    else " ".join(filter(None, (remedy and f"{remedy}.", restart))))  # fmt: skip
+            kind = "PermanentFailure" if cause.permanent else "QueryDied" if of_query else "DeliveryFailed"
             yield Ending("2" if cause.permanent else "1", f"{table} {code}", kind, f"{cause.reason}. {what}")
 
 

@@ -7,8 +7,8 @@ end, no batch was committed, or the faults were not the requested ones.
 The questions, in their order:
 
 1. Evidence that cannot be trusted, or that the two auditors count differently: `unknown`, whatever was counted.
-2. A forbidden anomaly: `broken`, even if the run was weak.
-3. A run too weak to decide: `unknown`.
+2. A forbidden anomaly: `broken`, even if the run was weak or not finished.
+3. A run too weak to decide, or not finished because the machine was too slow: `unknown`.
 4. A run that exercised nothing: `vacuous`.
 5. Otherwise: `kept`.
 
@@ -47,6 +47,10 @@ class Verdict(StrEnum):
 # Timeline events.
 LOAD_STARTED, LOAD_DONE = "load-started", "load-done"
 INTERRUPTED = "interrupted"  # a gentle stop was requested
+START_TIMED_OUT = "start-timed-out"  # the time of the run was over while an attempt was alive and starting
+
+# The beginning of the reason why a run that did not end is no stalled one.
+NOT_FINISHED = "not finished: the machine was too slow"
 
 MIN_SENT_SHARE = 0.95  # with less, the load was not the planned one; Spark's own real-time benchmark has the same limit
 # The observer outlives the final read, so it sees every row of that read; a few may escape it as it stops.
@@ -108,10 +112,11 @@ class Facts:
         before: the codes of batches that were done before the first failure and not run again. No failure explains
             these anomalies.
         ordered: the sink keeps the order of a key.
-        leftovers_allowed: leftovers are no violation. Either the sink removes them itself, or an interruption prevented
-            the start that removes them.
+        leftovers_allowed: leftovers are no violation. Either the sink removes them itself, or the run ended before the
+            start that removes them.
         untrusted: why the evidence cannot be trusted.
         weak: why the evidence does not suffice.
+        not_finished: why the run ended too early. Reported with every verdict, and such a run is never kept.
         not_exercised: why the guarantee was not exercised.
         notes: reported with every verdict.
     """
@@ -123,6 +128,7 @@ class Facts:
     leftovers_allowed: bool = False
     untrusted: tuple[str, ...] = ()
     weak: tuple[str, ...] = ()
+    not_finished: tuple[str, ...] = ()
     not_exercised: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -153,14 +159,15 @@ def decide(counts: Mapping[str, int], facts: Facts) -> Judgement:
         code: counts[code] for code, rule in rules.items()
         if rule in forbidden or (rule == AFTER_FAILURE and code in facts.before)
     }  # fmt: skip
+    notes = facts.not_finished + facts.notes
     if facts.untrusted:
-        return Judgement(Verdict.UNKNOWN, {}, facts.untrusted + facts.notes)
+        return Judgement(Verdict.UNKNOWN, {}, facts.untrusted + notes)
     if broken:
         reasons = tuple(f"{code}: {count}" for code, count in broken.items())
-        return Judgement(Verdict.BROKEN, broken, reasons + facts.notes)
+        return Judgement(Verdict.BROKEN, broken, reasons + notes)
     open_questions = tuple(f"{code}: {counts[code]}, {rule}" for code, rule in rules.items() if rule == NO_ANSWER)
-    if open_questions or facts.weak:
-        return Judgement(Verdict.UNKNOWN, {}, facts.weak + open_questions + facts.notes)
+    if open_questions or facts.weak or facts.not_finished:
+        return Judgement(Verdict.UNKNOWN, {}, facts.weak + open_questions + notes)
     if facts.not_exercised:
         return Judgement(Verdict.VACUOUS, {}, facts.not_exercised + facts.notes)
     return Judgement(Verdict.KEPT, {}, facts.notes)
@@ -191,15 +198,17 @@ def facts_of(
 ) -> Facts:
     """Collects from the record what a verdict rests on; for the arguments see `judge`."""
     traits = traits_of(record.cell, cell.sink)
+    not_finished = _not_finished(record)
+    cut_short = findings.drained is None and (not_finished or _interrupted(findings, record))
     return Facts(
         guarantee=cell.guarantee,
         failed=_failed(record, cell),
         before=_before(record, rows_of_batches),
         ordered=traits.ordered,
-        leftovers_allowed=traits.self_cleaning
-        or (findings.drained is None and _interrupted(findings, record) is not None),
+        leftovers_allowed=traits.self_cleaning or bool(cut_short),
         untrusted=(*_untrusted(findings, record), *disagreements),
         weak=_weak(findings, record),
+        not_finished=not_finished,
         not_exercised=_not_exercised(findings, record, cell),
         notes=_notes(record),
     )
@@ -246,7 +255,7 @@ def _weak(findings: Findings, record: Record) -> tuple[str, ...]:
         reasons.append(f"only {share:.1%} of the planned events were sent, less than {MIN_SENT_SHARE:.0%}")
     elif unanswered := record.ledger.unanswered:  # they may be in the topic, but this is not the planned load
         reasons.append(f"{unanswered} events of the load have no answer from Kafka: the generator did not wait for it")
-    if findings.drained is None and not interrupted:
+    if findings.drained is None and not interrupted and not _not_finished(record):
         reasons.append("the run was not watched to its end: its timeline has neither drained nor stalled")
     exited = exits_of(record.timeline.items, record.hits.items).by_failpoint
     kills = sum(hit["action"] == KILL for hit in record.hits.items)
@@ -285,6 +294,15 @@ def _interrupted(findings: Findings, record: Record) -> str | None:
         return f"interrupted {after_s:.1f} s after the load, {sent}" if findings.drained is None else None
     load_s = max(0, times[INTERRUPTED] - max(times[LOAD_STARTED], record.plan.started_us)) / 1e6
     return f"interrupted after {load_s:.1f} s of the load, {sent}"
+
+
+def _not_finished(record: Record) -> tuple[str, ...]:
+    if not any(line.get("event") == START_TIMED_OUT for line in record.timeline.items):
+        return ()
+    return (
+        f"{NOT_FINISHED}. The pipeline was alive and still starting when the time of the run was over. Run it again on "
+        "a less busy machine, or with a longer --start-timeout. If a start hangs, see the end of logs/pipeline.log",
+    )
 
 
 def _notes(record: Record) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """Finds the guarantee that a sink keeps: the strongest one that no scenario broke.
 
 Promise: the results depend on the reports alone. The rules of the audit (`oncebench.audit.verdict.RULES`) judge each
-run, under each guarantee. A scenario has no answer if its verdict is `unknown` or `vacuous`, or if its run failed. Then
-the guarantee is not proven.
+run, under each guarantee. A scenario has no answer if its verdict is `unknown` or `vacuous`, or if its run failed or
+did not finish. Then the guarantee is not proven.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from oncebench.audit.verdict import Facts, Verdict, decide
+from oncebench.audit.verdict import NOT_FINISHED, Facts, Verdict, decide
 from oncebench.certify.scenarios import Scenario
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 
@@ -39,6 +39,9 @@ class Outcome:
         """Why the scenario has no answer; empty if it has one."""
         if not self.report:
             return self.failure
+        # Whatever was broken before: the rest of the run would have to show what is kept.
+        if not_finished := [reason for reason in self.report["reasons"] if reason.startswith(NOT_FINISHED)]:
+            return str(not_finished[0])
         if self.report["verdict"] in (Verdict.UNKNOWN, Verdict.VACUOUS):
             return "; ".join(self.report["reasons"]) or str(self.report["verdict"])
         return ""

@@ -3,8 +3,9 @@
 Promise: each scenario is a run of its own, with an empty output. The healthy run comes first. When every guarantee is
 broken, the answer cannot change, and the remaining scenarios do not run.
 
-Failures: a mistake in the user's functions (`UserMistake`) ends the certificate, and so does Ctrl-C. After any other
-failure of a run, its scenario has no answer. If the healthy run fails, there is no certificate.
+Failures: a mistake in the user's functions (`UserMistake`) ends the certificate, and so does Ctrl-C before the last
+scenario ended. After any other failure of a run, its scenario has no answer. If the healthy run fails, there is no
+certificate.
 """
 
 from __future__ import annotations
@@ -186,11 +187,7 @@ def run_prices(settings: RunSettings, beside: str) -> list[Price]:
                 run(cell, f"price {number}/{len(rounds)} {name}", False) for cell, name in zip(pair, names, strict=True)
             )
             if interrupted.is_set():
-                raise UserError(
-                    f"interrupted in round {number} of {len(rounds)} of the price, so there is no certificate. The "
-                    f"reports of the finished runs are in {settings.results.runs}",
-                    exit_code=ExitCode.INTERRUPTED,
-                )
+                raise UserError(f"interrupted in round {number} of {len(rounds)}", exit_code=ExitCode.INTERRUPTED)
             pairs.append((own, other))
     if not (found := prices(pairs)):
         reasons = {why for pair in pairs for report in pair for why in why_no_speed(report)}

@@ -177,7 +177,7 @@ def certify(
         click.echo(f"{outcome.scenario.name}: {result(outcome)}")
         if outcome.broken(STRENGTH[0]):
             click.echo(f"  {command(given, outcome.scenario, seed)}")
-    prices = _prices(settings, beside) if beside else []
+    prices, interrupted = _prices(settings, beside) if beside else ([], False)
     for price in prices:
         click.echo(f"price: {price}")
     page = certificate(given, outcomes, seed, _made(), prices, beside)
@@ -190,22 +190,22 @@ def certify(
     keeps_what = "keeps in the scenarios that ran" if only else "keeps"
     click.echo(f"\n{name_of(given)} {keeps_what}: {strongest(outcomes)}{'' if proven(outcomes) else ' (not proven)'}")
     click.echo(f"certificate {written[0]}\nJUnit XML   {written[1]}\nreports     {results.runs}", err=True)
-    sys.exit(_exit_code(outcomes, require))
+    sys.exit(ExitCode.INTERRUPTED if interrupted else _exit_code(outcomes, require))
 
 
-def _prices(settings: RunSettings, beside: str) -> list[str]:
-    """Returns a line per figure. A failure of the runs becomes a line, so that the certificate is written all the same.
+def _prices(settings: RunSettings, beside: str) -> tuple[list[str], bool]:
+    """Returns a line per figure, and whether Ctrl-C came.
 
-    Raises:
-        UserError: Ctrl-C came.
+    A failure and Ctrl-C become a line, so that the certificate is written all the same.
     """
     place = settings.place.with_name(f"{settings.place.name}-price")
     try:
-        return [each.text for each in run_prices(replace(settings, place=place), beside)]
+        return [each.text for each in run_prices(replace(settings, place=place), beside)], False
+    except KeyboardInterrupt:  # the second Ctrl-C
+        return ["not measured: interrupted"], True
     except (UserError, PipelineError, OSError) as error:
-        if getattr(error, "exit_code", ExitCode.ERROR) == ExitCode.INTERRUPTED:
-            raise
-        return [f"not measured: {error}"]
+        interrupted = getattr(error, "exit_code", ExitCode.ERROR) == ExitCode.INTERRUPTED
+        return [f"not measured: {error}"], interrupted
 
 
 def _exit_code(outcomes: list[Outcome], require: str | None) -> int:

@@ -44,7 +44,10 @@ def check_columns(schema: StructType) -> None:
             another type.
     """
     if not data_columns(schema):
-        raise RefusedStart("the query has no columns, so its rows hold nothing to write. Select at least one column.")
+        raise RefusedStart(
+            "the query has no columns for the sink, so there is nothing to write. Select at least one column besides "
+            f"{quarantine.COLUMN!r}, which marks rejected records."
+        )
     seen: dict[str, str] = {}
     for name in schema.names:
         if name.lower() == digest.HASH:

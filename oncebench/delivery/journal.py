@@ -45,6 +45,8 @@ KEEP_BATCHES = 100
 LEFTOVER_S = 3600.0
 # A folder's time stamp has steps of up to 10 ms, so a younger stamp than this may hide a later change.
 STAMP_NS = 50_000_000
+# What reading an entry raises if the entry is not as it was written.
+DAMAGE = (ValueError, LookupError, TypeError, AttributeError, IsADirectoryError)
 _ENTRY = re.compile(r"(claim|decision)-(\d{9,})(?:\.(\d+))?\.json")
 _GENERATION = re.compile(r"generation-(\d{8,})\.json")
 
@@ -132,8 +134,8 @@ class Journal:
         if not self._put(name, {"batch": batch, "generation": self.generation, **entry}):
             raise AnotherDriver(
                 f"batch {batch} was decided by another driver ({self.folder / name}). This driver, generation "
-                f"{self.generation}, stops; readers never see its prepared rows, and the next start aborts them. "
-                "Let only one driver run per checkpoint."
+                f"{self.generation}, stops; readers never see its prepared rows, because a start aborts them. Let only "
+                "one driver run per checkpoint; if none runs, start one."
             )
         self.check_still_ours()
 
@@ -378,10 +380,11 @@ def refuse_damaged(entry: Path) -> Iterator[None]:
     """Converts errors of an entry that is not as it was written to RefusedStart."""
     try:
         yield
-    except (ValueError, LookupError, TypeError, AttributeError, IsADirectoryError) as error:
+    except DAMAGE as error:
         raise RefusedStart(
-            f"{entry} is damaged ({type(error).__name__}: {error}). Restore the checkpoint with its journal, from "
-            "before the damage. Without the entry, nothing shows which rows were written."
+            f"{entry} is damaged ({type(error).__name__}: {error}). Restore the checkpoint with its journal, as they "
+            "were just before the damage; without such a copy, take a new checkpoint, sink_id and output. Do not "
+            "remove the entry: nothing else may show which rows were written."
         ) from error
 
 

@@ -58,7 +58,8 @@ def refuse_unfit_rows(rows: DataFrame) -> None:
         raise RefusedStart(
             "these rows belong to a session of Spark Connect. There the code of foreachBatch runs on the server, and "
             "this process cannot keep the journal of its batches. Start the job in a classic session: "
-            "SparkSession.builder.master(...), without .remote(...) and without SPARK_REMOTE."
+            'SparkSession.builder.master(...).config("spark.api.mode", "classic"), without .remote(...) and without '
+            "SPARK_REMOTE."
         )
     if not rows.isStreaming:
         raise RefusedStart(

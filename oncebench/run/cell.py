@@ -5,7 +5,8 @@ When it returns, the run folder holds everything that the audit needs. After a f
 stop gently and the final reads still happen.
 
 Failures: interrupted before there is anything to read (`UserError`, exit code 130); the pipeline refuses to start or
-dies repeatedly (`UserError`). A run that does not drain in time is recorded as `stalled`, and the audit judges it.
+dies repeatedly (`UserError`). A run that does not drain in time is recorded as `stalled`, or as `start-timed-out` if an
+attempt was alive and starting. The audit judges it.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from oncebench.run.meters import Meters
 from oncebench.run.phases import Phases
 from oncebench.run.processes import GENERATOR, OBSERVER, RunProcesses, last_line
 from oncebench.run.progress import RunProgress
-from oncebench.run.progress_timeout import ProgressTimeout
+from oncebench.run.progress_timeout import DrainTimeout, ProgressTimeout
 from oncebench.run.supervisor import PipelineEnded, Supervisor
 from oncebench.run.topics import Topics, make_topics
 from oncebench.run.warm_up import WARM_UP_BATCHES, WARM_UP_SESSIONS, open_sessions, send_warm_up
@@ -63,8 +64,8 @@ from oncebench.sinks.registry import suite_sinks
 
 # How long a server may take to come back, on a machine under load. A busy machine was seen to take 36 s for a broker.
 START_LIMIT_S = 120.0
-# After the load, a run has stalled when no batch was committed and no fault came for this long. A restart with its
-# replay takes 15 s on two idle cores; under other load 100 s were observed. Slow is not stalled.
+# After the load, a run has stalled when no batch was committed, no fault came and no restart gave a sign of life for
+# this long. A restart with its replay takes 15 s on two idle cores; under other load 100 s were observed.
 STANDSTILL_S = 180.0
 # After Ctrl-C: long enough for the current batch, short enough for the user who waits.
 INTERRUPTED_DRAIN_S = 8.0
@@ -283,21 +284,22 @@ class _Run:
         """Waits until the pipeline has read everything and every fault is over; records the end."""
         self._wait_for_servers()
         ends = self._input_ends()
-        drained = self.phases.wait(DRAINING, lambda: self._drained(ends), self._drain_timeout(), INTERRUPTED_DRAIN_S)
-        # An interrupted run has not stalled: it might have drained.
-        end = "drained" if drained else "interrupted" if self.interrupted.is_set() else "stalled"
+        timeout = self._drain_timeout()
+        if self.phases.wait(DRAINING, lambda: self._drained(ends), timeout, INTERRUPTED_DRAIN_S):
+            end = "drained"
+        elif self.interrupted.is_set():
+            end = "interrupted"  # and not stalled: it might have drained
+        else:
+            end = "start-timed-out" if timeout.starting else "stalled"
         self.supervisor.note(end, position=self.progress.position, ends=ends)
 
     def _drained(self, ends: dict[str, int]) -> bool:
         more_faults = self.supervisor.random_kills_left or self.supervisor.fault_active
         return self.progress.has_read(ends) and self.supervisor.running() and not more_faults
 
-    def _drain_timeout(self) -> ProgressTimeout:
-        # A backlog may come as one batch. Restarts are no progress: a pipeline that dies repeatedly gets nowhere.
-        return ProgressTimeout(
-            STANDSTILL_S + self._faults_s() + 2 * self.load_s,
-            lambda: (self.progress.events_read, self.supervisor.hits_handled, self.supervisor.random_kills_left),
-        )
+    def _drain_timeout(self) -> DrainTimeout:
+        limit_s = STANDSTILL_S + self._faults_s() + 2 * self.load_s  # a backlog may come as one batch
+        return DrainTimeout(limit_s, self.lab.start_timeout_s + self._faults_s(), self.progress, self.supervisor)
 
     def _faults_s(self) -> float:
         """The sum of the durations that faults and outages name."""

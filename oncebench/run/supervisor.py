@@ -158,6 +158,11 @@ class Supervisor:
         """Whether the query of the newest attempt runs."""
         return self._times_running() > self._running_before
 
+    @property
+    def starting(self) -> bool:
+        """Whether the newest attempt is alive and its query does not run yet."""
+        return self._child is not None and self._child.alive and not self.running()
+
     def watch(self) -> None:
         """Advances each fault, kills at random, and restarts a dead pipeline; call this often.
 

@@ -275,7 +275,8 @@ def test_both_agree_how_a_run_ended() -> None:
     stalled = make_record(WORLD, [], progress=Lines(()), timeline=Lines(({"event": "stalled"},)), ends=ends)
     assert agreed(stalled).items() >= {"STALL": 60, "STALL-LSO": 1, "ORPH": 2}.items()
     assert agreed(make_record(WORLD, timeline=Lines(({"event": "stalled"},))))["STALL"] == 1
-    assert agreed(make_record(WORLD, [], progress=Lines(()), timeline=Lines(())))["PEND"] == 60
+    for timeline in (Lines(()), Lines(({"event": "start-timed-out"},))):
+        assert agreed(make_record(WORLD, [], progress=Lines(()), timeline=timeline))["PEND"] == 60
 
 
 def test_one_position_with_two_contents_counts_as_its_first() -> None:

@@ -8,7 +8,8 @@ Takes the given minutes, plus two to five for start, last rows and audit.
 None of these operations is a fault at a failpoint: they come at fixed intervals, whatever the pipeline does. The seed
 decides their order and their choices. The run itself, its audit and its report are those of `oncebench run`. At the end
 it prints the report, each operation with its time, each death of the pipeline with its last words, and the longest time
-without a committed batch. Exit code: that of `oncebench run`.
+without a committed batch. Exit code: that of `oncebench run`; 130 after Ctrl-C or SIGTERM. Before the load, and after a
+second Ctrl-C, there is one sentence and no report.
 
 Promise: each operation is undone HOLD_S later, and at the end of the load at the latest. The next one waits for that.
 Failure mode: an operation that fails by itself is printed with its error, and the run goes on. What cannot be undone is
@@ -35,7 +36,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, ResourceType
 from psycopg import sql
 
-from oncebench.errors import UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.series import bytes_needed
 from oncebench.faults.server import KAFKA, POSTGRES
 from oncebench.lab.lab import Lab, open_lab
@@ -44,6 +45,7 @@ from oncebench.live.view import view
 from oncebench.measure import BULKY, exit_code, measure
 from oncebench.record.json_lines import read_lines
 from oncebench.report.results import default_work_dir
+from oncebench.report.schema import Report
 from oncebench.report.summary import summary
 from oncebench.run.interrupt import gently
 from oncebench.scenario.cell import Cell
@@ -268,6 +270,19 @@ def longest_stall(folder: Path) -> tuple[float, str] | None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the cell and prints what happened; returns the exit code."""
     options = _parser().parse_args(arguments)
+    try:
+        report = _run(options)
+    except KeyboardInterrupt:
+        print("interrupted: there is no report", file=sys.stderr)
+        return ExitCode.INTERRUPTED
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return ExitCode.INTERRUPTED if report["interrupted"] else exit_code([report])
+
+
+def _run(options: argparse.Namespace) -> Report:
+    """Runs the cell, prints what happened, and returns the report. Everything that it started is gone at the end."""
     count = int(options.minutes * 60 / options.every)
     sessions = round(options.rate * options.minutes * 60 / 100)
     cell = Cell(options.sink, "exactly-once", "two-phase", rate=options.rate, sessions=sessions, seed=options.seed)
@@ -298,7 +313,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if report["verdict"] == "kept":
             for name in BULKY:
                 delete_below(work.path, work.path / name)
-    return exit_code([report])
+    return report
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 from py4j.protocol import Py4JError
 
@@ -22,3 +23,17 @@ def first_cause(failure: BaseException) -> str:
     if any(_TRACEBACK in line for line in lines):
         lines = [line for line in lines if _ERROR.match(line)][-1:]  # the error's text may have more lines
     return "".join(lines[:1]).strip().rstrip(".") or type(failure).__name__
+
+
+def causes(failure: BaseException) -> list[str]:
+    """Returns the first cause, then what Java's other exceptions say, from the inside out.
+
+    An error condition may be in an outer one: Spark wraps the errors of a state's files.
+    """
+    outer: list[str] = []
+    with suppress(Py4JError, OSError):  # the JVM has died
+        cause = getattr(failure, "java_exception", None)
+        while cause is not None:
+            outer += str(cause.toString()).splitlines()[:1]
+            cause = cause.getCause()
+    return [first_cause(failure), *reversed(outer)]

@@ -53,7 +53,10 @@ BROKER: Mapping[int, Cause] = {
     14: transient("a coordinator loads its log after a move or restart"),
     15: transient(_MOVES),
     16: transient(_MOVES),
-    17: permanent("the topic's name is not allowed, or the topic is internal", "Name another topic"),
+    17: permanent(
+        "the topic's name is not allowed, or the topic is internal",
+        "Name another topic and, if it is the output, a new checkpoint and sink_id",
+    ),
     18: permanent("a batch of records is longer than a log segment", "Raise segment.bytes of the topic"),
     19: transient(
         "not enough in-sync replicas", "Start the missing brokers, or lower min.insync.replicas of the topic"
@@ -77,7 +80,10 @@ BROKER: Mapping[int, Cause] = {
     34: permanent("the listener expects a login", _SECURED),
     35: permanent("the broker is too old or too new for this request", "Use a broker of version 3.9 to 4.3"),
     40: permanent("a setting of the topic or broker is not valid", "Correct the setting that the broker names"),
-    42: permanent("the broker refuses the request's form", "Use a broker of version 3.9 to 4.3"),
+    42: permanent(
+        "the broker refuses the request's form",
+        "Read the reason in the broker's log; if the broker's version is not 3.9 to 4.3, use such a broker",
+    ),
     43: permanent("the topic has an old message format", "Create the topic anew in the present format"),
     44: permanent("a policy of the broker refuses the request", "Ask the cluster's operator about the policy"),
     45: transient("the broker lacks an earlier record of this producer; the next producer begins anew"),

@@ -92,14 +92,22 @@ _CONDITION = re.compile(r"\[([A-Z][A-Z_]+)(?:\.[A-Z_.]+)?\]")
 
 def of_text(text: str) -> Cause:
     """Returns the entry for the first line of Spark's innermost error."""
-    for condition in _CONDITION.findall(text):
-        found = CONDITIONS.get(condition) or delta.CONDITIONS.get(condition)
-        if found:
-            return found
+    found = of_condition(text)
+    if found is not UNKNOWN:
+        return found
     for beginning, cause in TEXTS.items():
         if beginning in text:
             return cause
     return of_java(text)
+
+
+def of_condition(text: str) -> Cause:
+    """Returns the entry of the first known error condition in a line."""
+    for condition in _CONDITION.findall(text):
+        found = CONDITIONS.get(condition) or delta.CONDITIONS.get(condition)
+        if found:
+            return found
+    return UNKNOWN
 
 
 def out_of_memory(cause: Cause) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from oncebench.delivery.failures.cause import UNKNOWN, Cause, permanent, transient
 
 _RIGHT = "Give this user the right to write there, with chmod or chown"
-_FILE = "Take another folder, or move that file away"
+_FILE = "Move that file away or, in a new job, take another folder"
 ERRNOS: Mapping[int, Cause] = {
     errno.EACCES: permanent("this user lacks a right on the file or folder", _RIGHT),
     errno.EPERM: permanent("this user lacks a right on the file or folder", _RIGHT),

@@ -19,18 +19,22 @@ from oncebench.delivery.topics.settings import topic_setting
 
 # Kafka's own rule (org.apache.kafka.common.internals.Topic).
 _NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
+# Kafka keeps its own records there, and refuses those of others. It has no code for this in the topic's description.
+_INTERNAL = "internal"
+_WRITE = "WRITE"
 # What a broker answers about a topic that cannot be used, and what to do then.
-_UNFIT = {
+_UNFIT: Mapping[int | str, str] = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: "does not exist. Create it, or correct its name",
     KafkaError.TOPIC_EXCEPTION: "has a name that Kafka does not allow. Take another name",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "is closed to this client. Allow {right} on it",
+    _INTERNAL: "is internal to Kafka, which takes no rows there. Name another topic",
 }
 # A broker learns of a new topic some milliseconds after the controller has made it.
 _APPEARS_S = 3.0
 _PAUSE_S = 0.2
 
 
-def refuse_unfit(admin: AdminClient, topics: Mapping[str, str], limit_s: float, right: str = "WRITE") -> None:
+def refuse_unfit(admin: AdminClient, topics: Mapping[str, str], limit_s: float, right: str = _WRITE) -> None:
     """Refuses a start whose topics cannot be used. Creates no topic.
 
     Args:
@@ -40,7 +44,8 @@ def refuse_unfit(admin: AdminClient, topics: Mapping[str, str], limit_s: float, 
         right: what the client needs on the topics.
 
     Raises:
-        RefusedStart: a topic does not exist, is closed to this client, or has a name that Kafka does not allow.
+        RefusedStart: a topic does not exist, is closed to this client, or has a name that Kafka does not allow; or
+            rows go to a topic that is internal to Kafka.
         KafkaException: the broker does not answer.
     """
     for name, use in topics.items():
@@ -48,7 +53,7 @@ def refuse_unfit(admin: AdminClient, topics: Mapping[str, str], limit_s: float, 
             raise _refused(name, use, KafkaError.TOPIC_EXCEPTION, right)
     deadline = time.monotonic() + _APPEARS_S
     while True:
-        found = _unfit(admin, topics, limit_s)
+        found = _unfit(admin, topics, limit_s, right)
         if found is None:
             return
         name, code = found
@@ -77,21 +82,24 @@ def refuse_compacted(admin: AdminClient, topic: str, use: str) -> None:
         )
 
 
-def _unfit(admin: AdminClient, topics: Mapping[str, str], limit_s: float) -> tuple[str, int] | None:
+def _unfit(admin: AdminClient, topics: Mapping[str, str], limit_s: float, right: str) -> tuple[str, int | str] | None:
     """Returns the first topic that cannot be used, and why."""
     described = admin.describe_topics(TopicCollection(list(topics)), request_timeout=limit_s)
     for name in topics:
         try:
-            described[name].result()
+            found = described[name].result()
         except KafkaException as error:
             code = error.args[0].code()
             if code in _UNFIT:
                 return name, code
             if code != KafkaError.LEADER_NOT_AVAILABLE:  # it exists, and a leader is being elected
                 raise
+        else:
+            if right == _WRITE and found.is_internal:
+                return name, _INTERNAL
     return None
 
 
-def _refused(name: str, use: str, code: int, right: str) -> RefusedStart:
+def _refused(name: str, use: str, code: int | str, right: str) -> RefusedStart:
     why = _UNFIT[code].format(right=right)
     return RefusedStart(f"{use} {name!r} {why}, then start again. Nothing was read or written.")

@@ -23,5 +23,6 @@ def refused(folder: Path) -> Iterator[None]:
 def error_text(path: Path, error: OSError) -> str:
     """Returns what cannot be written, why, and what to do, without a full stop."""
     cause = of_errno(error.errno)
+    where = "" if error.filename in (None, str(path)) else f" at {error.filename}"
     reason = "" if cause is UNKNOWN else f": {cause.reason}"
-    return f"cannot write {path} ({error.strerror or error}{reason}). {cause.remedy or 'Check the file system'}"
+    return f"cannot write {path} ({error.strerror or error}{where}{reason}). {cause.remedy or 'Check the file system'}"

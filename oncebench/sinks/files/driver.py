@@ -8,15 +8,15 @@ then it reads the name. So of two drivers, at least one sees the other. Readers 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from oncebench.delivery.contract import WHOLE_BATCH, Mark
 from oncebench.delivery.durable import fsync_folder
 from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, RefusedStart
-from oncebench.delivery.journal import put_in_place_of, refuse_damaged, remove_leftovers
+from oncebench.delivery.journal import DAMAGE, put_in_place_of, remove_leftovers
 
 # Temporary files of the folder's id, of drivers and of claims, which a power cut may leave.
 _LEFTOVERS = "..oncebench-*.json.*"
@@ -34,7 +34,7 @@ def settle(folder: Path) -> None:
 
 def newest_driver(file: Path) -> tuple[str, int] | None:
     """Returns name and generation of the newest driver; None if none was noted."""
-    with refuse_damaged(file):
+    with _refuse_damaged(file):
         found = _read(file)
         return None if found is None else (str(found["driver"]), int(found["generation"]))
 
@@ -79,7 +79,7 @@ def claim(file: Path, batch: int, driver: str) -> None:
 
 def claimed(file: Path) -> dict[int, Mark]:
     """Returns the newest claimed batch and its writer as a mark."""
-    with refuse_damaged(file):
+    with _refuse_damaged(file):
         found = _read(file)
         # Under exactly-once the final names show the batches, and the note (NO_BATCH) shows only who has written last.
         return {} if found is None else {WHOLE_BATCH: Mark(int(found["batch"]), 0, 0, str(found["driver"]))}
@@ -90,3 +90,16 @@ def _read(file: Path) -> Mapping[str, Any] | None:
         return dict(json.loads(file.read_text()))
     except FileNotFoundError:
         return None
+
+
+@contextmanager
+def _refuse_damaged(file: Path) -> Iterator[None]:
+    """Converts errors of a note that is not as it was written to RefusedStart; it is no part of the checkpoint."""
+    try:
+        yield
+    except DAMAGE as error:
+        raise RefusedStart(
+            f"{file} is damaged ({type(error).__name__}: {error}). If no other checkpoint has written here as this "
+            "sink_id, remove the file and start again: the start makes a new one. Otherwise take a new checkpoint, "
+            "sink_id and output."
+        ) from error

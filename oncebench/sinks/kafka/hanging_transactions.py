@@ -210,7 +210,7 @@ def _end(coordinator: Coordinator, transaction: Transaction, place: OpenIn, comm
         coordinator.write_transaction_marker(transaction, place, commit)
     except KafkaError as error:
         outcome = "committed" if commit else "aborted"
-        text = f"{where}. It is {outcome}, but no marker could be written: {error}."
+        text = f"{where}. It is {outcome}, but this could not be written there: {error}."
         if isinstance(error, AuthorizationError):
             raise RefusedStart(f"{text} Give this pipeline's user ALTER on the cluster for one start.") from error
         raise HangingTransaction(f"{text} Start again when the broker is back: the decision is still known.") from error

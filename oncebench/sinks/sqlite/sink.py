@@ -158,8 +158,8 @@ class SqliteSink(Sink):
         for field in schema.fields:
             if field.dataType.typeName() not in SQL_TYPES and field.name != quarantine.COLUMN:
                 raise RefusedStart(
-                    f"column {field.name!r} is {field.dataType.simpleString()}, which SQLite has no type for: cast it "
-                    "to one of: " + ", ".join(SQL_TYPES)
+                    f"column {field.name!r} is {field.dataType.simpleString()}, which SQLite has no type for. Cast it "
+                    "to string, or make an array, struct or map a string with to_json."
                 )
 
     def holder(self) -> Holder | None:

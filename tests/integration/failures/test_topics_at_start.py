@@ -11,8 +11,9 @@ import pytest
 from oncebench.lab.lab import Lab
 from oncebench.processes.child import tail
 from oncebench.servers.kafka.broker import start_kafka
-from tests.pipelines import WAIT_S, Fixture, session, wait_for
-from tests.starts import refusal
+from oncebench.sinks.kafka.markers import Offsets
+from tests.pipelines import WAIT_S, Fixture, every_row, session, wait_for
+from tests.starts import catch_up, refusal
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
@@ -40,6 +41,18 @@ def test_a_misspelt_topic_is_refused_and_not_created(creating: Fixture, sink: st
         assert child.returncode == 2, tail(child.log)
         assert supervisor.last_words().startswith(f"refused to start: the {use} topic '{misspelt}' does not exist")
     assert misspelt not in creating.lab.kafka.admin().list_topics(timeout=WAIT_S).topics
+
+
+@pytest.mark.parametrize("variant", ["acknowledged", "two-phase"])
+def test_an_output_that_is_internal_to_kafka_is_refused_before_it_is_recorded(fixture: Fixture, variant: str) -> None:
+    internal = "__consumer_offsets"
+    fixture.send(session("good"))
+    Offsets({"bootstrap.servers": fixture.lab.kafka.bootstrap_servers}, fixture.output).write("any", 0)  # makes it
+    guarantee = "at-least-once" if variant == "acknowledged" else "exactly-once"
+    said = refusal(fixture, fixture.config(guarantee, variant, output={"output": internal}))
+    assert f"the output topic '{internal}' is internal to Kafka, which takes no rows there. Name another topic" in said
+    catch_up(fixture, fixture.config(guarantee, variant))
+    assert fixture.visible() == every_row("good")
 
 
 def test_a_compacted_quarantine_topic_is_refused(fixture: Fixture) -> None:

@@ -33,7 +33,7 @@ def test_the_docs_quote_the_terms_of_the_rules() -> None:
 
 def test_the_audit_divides_each_count_into_its_catalogue_kinds() -> None:
     world = make_world(2, 1)
-    for ended in ((), ({"event": "drained"},), ({"event": "stalled"},)):
+    for ended in ((), ({"event": "drained"},), ({"event": "stalled"},), ({"event": "start-timed-out"},)):
         found = audit(make_record(world, world.rows[1:], timeline=Lines(ended))).anomalies
         kinds = {code: tuple(anomaly.split) for code, anomaly in found.items()}
         if not ended or ended[0]["event"] != "drained":

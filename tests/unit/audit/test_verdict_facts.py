@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from oncebench.audit.python.audit import audit
-from oncebench.audit.verdict import EXIT_EVENTS, Judgement, Verdict, judge
+from oncebench.audit.verdict import EXIT_EVENTS, NOT_FINISHED, Judgement, Verdict, judge
 from oncebench.record.json_lines import Lines
 from oncebench.record.traits import EARLIER
 from tests.unit.audit.test_verdict import ALO, AMO, EO, WORLD, JudgedCell, hit, interrupted, make_record, verdict_of
@@ -104,3 +104,27 @@ def test_an_interruption_is_reported_in_seconds_of_the_load() -> None:
     assert reasons.startswith("interrupted after 0.0 s of the load, ")
     _, reasons = interrupted(("load-started", 0.0), ("load-done", 1.0), ("interrupted", 100_001.0))
     assert reasons.startswith("interrupted 100000.0 s after the load, ")
+
+
+def test_a_run_that_ended_during_a_slow_start_is_not_finished_and_shows_nothing() -> None:
+    timeline = Lines(({"event": "start-timed-out", "t_us": 1},))
+    verdict, reasons = verdict_of(make_record(WORLD, timeline=timeline))
+    assert verdict == Verdict.UNKNOWN
+    assert reasons == (
+        "not finished: the machine was too slow. The pipeline was alive and still starting when the time of the run "
+        "was over. Run it again on a less busy machine, or with a longer --start-timeout. If a start hangs, see the "
+        "end of logs/pipeline.log"
+    )
+
+
+def test_a_row_that_was_duplicated_before_a_slow_start_breaks_the_guarantee_and_the_reason_stays() -> None:
+    timeline = Lines(({"event": "start-timed-out", "t_us": 1},))
+    verdict, reasons = verdict_of(make_record(WORLD, [*WORLD.rows, WORLD.rows[0]], timeline=timeline))
+    assert verdict == Verdict.BROKEN
+    assert reasons.startswith(f"DUP: 1 | {NOT_FINISHED}")
+
+
+def test_a_slow_start_excuses_leftovers_that_it_would_have_removed() -> None:
+    before = ("load-started", -0.2), ("load-done", 20.0)
+    assert interrupted(*before, ("start-timed-out", 300.0), sent=1, leftovers=["hidden"])[0] == Verdict.UNKNOWN
+    assert interrupted(*before, ("stalled", 300.0), sent=1, leftovers=["hidden"])[1] == "STALL: 1 | ORPH: 1"

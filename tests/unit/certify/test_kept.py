@@ -7,10 +7,11 @@ from xml.etree import ElementTree
 
 import pytest
 
+from oncebench.audit.verdict import NOT_FINISHED
 from oncebench.certify.certificate import certificate
 from oncebench.certify.evidence import result
 from oncebench.certify.junit import junit
-from oncebench.certify.kept import NONE, Outcome, keeps, proven, strongest
+from oncebench.certify.kept import NONE, STRENGTH, Outcome, keeps, proven, strongest
 from oncebench.certify.scenarios import HEALTHY, SCENARIOS, Scenario, cell_of, chosen, of_own_points
 from oncebench.delivery.failpoints import parse_fault
 
@@ -66,6 +67,19 @@ def test_a_run_without_an_answer_proves_nothing_and_breaks_nothing(silent: Outco
     assert strongest(outcomes) == "exactly-once"
     assert "not proven" in certificate(GIVEN, outcomes, 1, "")
     assert ElementTree.fromstring(junit(GIVEN, outcomes, "exactly-once", 1)).get("skipped") == "1"
+
+
+@pytest.mark.parametrize("found", [outcome(), outcome(DUP=60)])
+def test_a_run_that_was_too_slow_to_finish_condemns_no_sink_and_proves_nothing(found: Outcome) -> None:
+    reason = f"{NOT_FINISHED}. Run it again"
+    slow = Outcome(KILL, {**found.report, "reasons": [*found.report["anomalies"], reason]})
+    outcomes = [outcome(HEALTHY), slow]
+    assert [slow.broken(guarantee) for guarantee in STRENGTH] == [{}, {}, {}]
+    assert not proven(outcomes)
+    assert result(slow) == f"not tested: {reason}"
+    page = certificate(GIVEN, outcomes, 1, "")
+    assert "| kill-after-call | the job is killed | not tested | not tested | not tested |" in page
+    assert f"- kill-after-call: {reason}\n" in page
 
 
 def test_a_weaker_guarantee_is_kept_where_a_stronger_one_is_broken() -> None:

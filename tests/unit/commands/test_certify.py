@@ -83,10 +83,10 @@ def test_the_exit_code_follows_the_required_guarantee(
 
 
 @pytest.fixture
-def priced(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Callable[[Exception], Any]:
+def priced(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Callable[[BaseException], Any]:
     """Runs the command with one kept scenario, and a price whose runs fail with this error."""
 
-    def run(error: Exception) -> Any:
+    def run(error: BaseException) -> Any:
         def fails(*_: Any) -> NoReturn:
             raise error
 
@@ -100,7 +100,7 @@ def priced(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Callable[[Exception
 
 @pytest.mark.parametrize("error", [UserError("Kafka died"), UserMistake("Kafka died"), OSError("Kafka died")])
 def test_a_price_whose_runs_failed_does_not_lose_the_certificate(
-    error: Exception, priced: Callable[[Exception], Any], folder: Path
+    error: Exception, priced: Callable[[BaseException], Any], folder: Path
 ) -> None:
     found = priced(error)
     assert found.exit_code == 0, found.exception
@@ -110,10 +110,22 @@ def test_a_price_whose_runs_failed_does_not_lose_the_certificate(
     assert "\n- not measured: Kafka died\n" in page
 
 
-def test_an_interruption_of_the_price_ends_the_command(priced: Callable[[Exception], Any], folder: Path) -> None:
-    found = priced(UserError("interrupted", exit_code=ExitCode.INTERRUPTED))
-    assert found.exception.exit_code == ExitCode.INTERRUPTED
-    assert not (folder / "c.md").exists()
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (UserError("interrupted in round 2 of 5", exit_code=ExitCode.INTERRUPTED), "interrupted in round 2 of 5"),
+        (KeyboardInterrupt(), "interrupted"),
+    ],
+)
+def test_an_interruption_of_the_price_does_not_lose_the_certificate(
+    error: BaseException, says: str, priced: Callable[[BaseException], Any], folder: Path
+) -> None:
+    found = priced(error)
+    assert found.exit_code == ExitCode.INTERRUPTED, found.exception
+    assert f"price: not measured: {says}\n" in found.stdout
+    page = (folder / "c.md").read_text()
+    assert page.startswith("# mine:write keeps exactly-once\n")
+    assert f"\n- not measured: {says}\n" in page
 
 
 def test_a_folder_for_the_results_keeps_the_users_own_folder_clean(

@@ -47,6 +47,7 @@ SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass", "spark.sql.streaming.checkpointFileManagerClass",
     "spark.driver.memory", "spark.executor.memory", "spark.executorEnv", "controller.transaction.lease.count.min",
     "spark.readStream", "builder.master", "rows.repartition", "rows.writeStream.format", "spark.executorEnv.V",
+    "spark.api.mode",
 }  # fmt: skip
 FILES = (".py", ".sh", ".conf", ".properties")
 PROGRAMS = {"kafka-acls.sh": {"--bootstrap-server", "--add", "--allow-principal", "--operation", "--topic"},

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 from kafka.errors import KafkaError
+from py4j.protocol import Py4JError
 
 from oncebench.delivery.contract import EXACTLY_ONCE, Support
 from oncebench.delivery.errors import AnotherDriver, NoKafka, QueryDied, RefusedStart
@@ -297,6 +298,31 @@ def test_the_last_line_of_a_dead_query_names_its_cause(told: str, cause: str) ->
     words = explain(RuntimeError(told), Ours())  # type: ignore[arg-type]
     assert type(words) is QueryDied
     assert str(words).startswith(f"{cause}. Mend the cause")
+
+
+def test_the_condition_of_an_outer_exception_says_what_to_look_at() -> None:
+    """The innermost one, of a state's file that cannot be written, names no condition."""
+
+    class Java:
+        def __init__(self, text: str, cause: Java | None = None) -> None:
+            self.toString, self.getCause = lambda: text, lambda: cause
+
+        def getSQLState(self) -> str:
+            raise Py4JError("it has no such method")
+
+    class Ours:
+        def check_still_ours(self) -> None:
+            """There is no other driver."""
+
+    inner = Java("java.io.FileNotFoundException: /checkpoint/state/0/0/1.sst (Operation not permitted)")
+    failure: Any = RuntimeError("o1.collectToPython")
+    failure.java_exception = Java("org.apache.spark.SparkException: [CANNOT_WRITE_STATE_STORE.CANNOT_COMMIT] x", inner)
+    words = explain(failure, Ours())  # type: ignore[arg-type]
+    assert (type(words), str(words)) == (
+        QueryDied,
+        "java.io.FileNotFoundException: /checkpoint/state/0/0/1.sst (Operation not permitted) (a file of the state "
+        "could not be written). Look at the checkpoint's disk. A restart then repeats what was not committed.",
+    )
 
 
 def test_a_jobs_spark_settings_override_the_sinks_and_ours(tmp_path: Path) -> None:

@@ -25,8 +25,8 @@ class FakeSupervisor:
     def __init__(self) -> None:
         self.child: Any = None
         self.noted: list[str] = []
-        self.is_running = self.server_down = self.fault_active = False
-        self.restarts = 0
+        self.is_running = self.server_down = self.fault_active = self.starting = False
+        self.restarts = self.hits_handled = self.random_kills_left = 0
         self.last_death: str | None = None
 
     def note(self, event: str, **_fields: Any) -> None:

@@ -22,6 +22,17 @@ from oncebench.run.supervisor import PipelineEnded
 from tests.unit.run.fake_run import CELL, FakeRun
 
 
+@pytest.mark.parametrize(("starting", "end"), [(True, "start-timed-out"), (False, "stalled")])
+def test_only_a_run_whose_pipeline_is_not_starting_has_stalled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, starting: bool, end: str
+) -> None:
+    run = FakeRun(tmp_path)
+    monkeypatch.setattr(module, "STANDSTILL_S", 0.1)
+    run.load_s, run.lab.start_timeout_s, run.fake.starting = 0.0, 0.1, starting
+    run._drain()
+    assert run.fake.noted == [end]
+
+
 @pytest.mark.parametrize("load_started", [False, True])
 def test_an_interrupted_start_has_nothing_to_report(tmp_path: Path, load_started: bool) -> None:
     run = FakeRun(tmp_path, interrupted=True)

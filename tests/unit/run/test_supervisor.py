@@ -119,6 +119,16 @@ def test_a_kill_whose_hit_is_seen_before_the_death_is_a_kill(world: World) -> No
     assert world.events() == ["pipeline-started", "pipeline-killed", "pipeline-started"]
 
 
+def test_an_attempt_is_starting_until_its_query_runs_or_it_dies(world: World) -> None:
+    assert world.supervisor.starting
+    world.runs()
+    assert not world.supervisor.starting
+    world.supervisor.start_successor()
+    assert world.supervisor.starting
+    world.attempts[-1].dies(-9)
+    assert not world.supervisor.starting
+
+
 def test_handled_hits_are_counted_over_all_attempts(world: World) -> None:
     for count in (1, 2):
         world.hit()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import pickle
+import re
 import resource
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -200,6 +201,18 @@ def test_a_start_by_an_older_journal_is_refused_and_deletes_nothing(tmp_path: Pa
     assert younger.commit(7, {1: entry}) == set()
 
 
+@pytest.mark.parametrize("text", ["", "[]", '{"driver": "x", "gen'])
+def test_a_damaged_note_of_the_folder_can_be_removed(tmp_path: Path, text: str) -> None:
+    """No checkpoint holds this file, so none brings it back."""
+    note = sink(tmp_path)._names.holder
+    note.write_text(text)
+    with pytest.raises(RefusedStart, match=rf"{re.escape(str(note))} is damaged .*remove the file and start again"):
+        sink(tmp_path, generation=2)
+    note.unlink()
+    made = sink(tmp_path, generation=2)
+    assert made.commit(7, {1: prepared(made)}) == set()
+
+
 def test_of_two_drivers_of_one_generation_the_later_one_publishes(tmp_path: Path) -> None:
     """Their checkpoints are copies of one."""
     first = sink(tmp_path)
@@ -326,14 +339,20 @@ def test_a_folder_on_two_file_systems_is_refused_until_it_is_on_one(tmp_path: Pa
 
 def test_a_folder_that_cannot_be_made_refuses_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(RefusedStart, match=r"cannot write .*Take another folder"):
+    with pytest.raises(RefusedStart, match=r"cannot write .*Move that file away or, in a new job, take another folder"):
         sink(tmp_path / "file")
-    with pytest.raises(RefusedStart, match=r"cannot write .*Take another folder"):
+    with pytest.raises(RefusedStart, match=r"cannot write .*Move that file away or, in a new job, take another folder"):
         sink(tmp_path / "file" / "below")
     with pytest.raises(RefusedStart, match=r"cannot write .*Take a shorter folder or.* sink_id.*Nothing was written"):
         sink(tmp_path / ("long" * 100))
     with pytest.raises(RefusedStart, match="Take a shorter folder"):
         FileSink(JSON_LINES, str(tmp_path / ("long" * 100)), "s", 2).holder()
+
+
+def test_a_file_in_the_place_of_the_hidden_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / PENDING).touch()
+    with pytest.raises(RefusedStart, match=rf"File exists at {re.escape(str(tmp_path / PENDING))}: a file has the"):
+        sink(tmp_path)
 
 
 @pytest.mark.parametrize("sink_id", ["", "a/b", "..\n", "x" * 240])

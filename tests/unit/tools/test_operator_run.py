@@ -1,17 +1,19 @@
-"""The operator: the same order for the same seed, undone operations, and what is read from a run's files."""
+"""The operator: the same order for the same seed, undone operations, the files of a run, and how the tool ends."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from oncebench.errors import UserError
 from oncebench.faults.server import KAFKA, POSTGRES
 from oncebench.live.status import DRAINING, LOADING, WARMING_UP
+from oncebench.run.interrupt import nothing_to_report
 from tools.long_runs import operator_run
 from tools.long_runs.operator_run import OPERATIONS, Operation, Operator, Undo, deaths, longest_stall, planned
 
@@ -92,3 +94,46 @@ def test_deaths_and_the_longest_stall_come_from_the_runs_files(tmp_path: Path) -
     stall = longest_stall(tmp_path)
     assert stall is not None
     assert stall[0] == 10.5
+
+
+@pytest.fixture
+def no_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tool without its servers and without its check of the disk."""
+    monkeypatch.setattr(operator_run, "open_lab", lambda *_: nullcontext())
+    monkeypatch.setattr(operator_run, "require_free", lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (nothing_to_report("load began"), 130, "interrupted before the load began: there is nothing to report\n"),
+        (KeyboardInterrupt(), 130, "interrupted: there is no report\n"),
+        (UserError("Java is missing", exit_code=5), 5, "Java is missing\n"),
+    ],
+)
+def test_ctrl_c_and_an_error_end_the_tool_with_one_sentence(
+    error: BaseException,
+    code: int,
+    says: str,
+    no_servers: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def ends(*_: object) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(operator_run, "measure", ends)
+    assert operator_run.main(["--work-dir", str(tmp_path / "run")]) == code
+    assert capsys.readouterr().err.endswith(says)
+
+
+@pytest.mark.parametrize(("interrupted", "code"), [(True, 130), (False, 1)])
+def test_an_interrupted_report_has_the_exit_code_of_an_interruption(
+    interrupted: bool, code: int, no_servers: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = {"interrupted": interrupted, "verdict": "unknown", "cell": {"sink": "kafka", "faults": []}}
+    monkeypatch.setattr(operator_run, "measure", lambda *_: report)
+    monkeypatch.setattr(operator_run, "summary", lambda *_: "")
+    monkeypatch.setattr(operator_run, "exit_code", lambda _reports: 1)
+    assert operator_run.main(["--work-dir", str(tmp_path / "run")]) == code
