@@ -51,8 +51,9 @@ class InputTopic:
         found = topics.identity(self._admin, self._name, LIMIT_S)
         if not found:
             raise RefusedStart(
-                f"the input topic {self._name!r} does not exist. Nothing was read or written. Correct its name or "
-                "bootstrap_servers; if it was deleted, its records are lost: create it again, and start again."
+                f"the input topic {self._name!r} does not exist. Correct its name or bootstrap_servers, then start "
+                "again. If it was deleted, its records are lost: create it again, and the next start asks whether to "
+                "go on."
             )
         return found
 

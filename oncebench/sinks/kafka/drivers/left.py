@@ -122,9 +122,10 @@ class KafkaTransactions:
         answers = self._coordinator.end(transactions, commit=True, limit_s=LIMIT_S, look=waiting.look)
         silent = {answer.error_code for answer in answers if answer.outcome is Outcome.UNKNOWN}
         if silent:
+            why = explain(silent, LIMIT_S, self._names.sink_id)
             raise CommitUncertain(
-                f"the transaction coordinator {explain(silent, LIMIT_S)}. {waiting.why()}The decision stays in the "
-                "journal: call again after that."
+                f"the transaction coordinator {why}. {waiting.why()}The decision stays in the journal: call again "
+                "after that."
             )
         unclear = [left for left, answer in zip(named, answers, strict=True) if answer.outcome is Outcome.ELSEWHERE]
         marks = self.marks() if unclear else {}
