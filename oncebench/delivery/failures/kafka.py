@@ -182,6 +182,8 @@ _JAVA: Mapping[str, int] = {
     "NetworkException": 13,
     "KafkaStorageException": 56,
 }
+# A consumer is a member of a group whose offset is stored from outside: nothing passes until it leaves.
+MEMBERS = frozenset({22, 25, 27})
 # A failed producer drops its records with these codes.
 PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 # A batch with one record takes some 70 bytes more than the record's key and value; headers take more.

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 from oncebench.delivery import digest
 from oncebench.delivery.contract import OVERWRITTEN, Mark
 from oncebench.delivery.errors import RefusedStart
-from oncebench.delivery.failures.kafka import named, of_error
+from oncebench.delivery.failures.kafka import MEMBERS, named, of_error
 from oncebench.kafka_repair.addresses import RECOVERY
 from oncebench.sinks.kafka.names import Names
 
@@ -142,7 +142,7 @@ def publish_generation(offsets: Offsets, names: Names, generation: int) -> bool:
         offsets.write(group, generation, json.dumps({"driver": names.driver}))
     except KafkaException as error:
         cause = named(of_error(error), names.topic, names.sink_id)
-        if not cause.permanent and not cause.remedy:
+        if not cause.permanent and error.args[0].code() not in MEMBERS:
             raise
         raise RefusedStart(
             f"could not publish generation {generation} as an offset of group {group}: {error.args[0]} "

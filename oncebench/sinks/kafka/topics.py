@@ -86,18 +86,21 @@ def identity(admin: AdminClient, topic: str, limit_s: float) -> dict[str, str]:
 
 
 def output_identity(admin: AdminClient, topic: str, limit_s: float) -> dict[str, str]:
-    """Returns the identity of an output topic.
+    """Returns the identity of an output topic; empty if the topic cannot be described.
 
     Raises:
-        RefusedStart: this user may not even describe the topic.
+        RefusedStart: there is no such topic, or this user may not even describe it.
         KafkaException: the broker does not answer.
     """
     try:
-        return identity(admin, topic, limit_s)
+        found = identity(admin, topic, limit_s)
     except KafkaException as error:
-        if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            refuse_unfit(admin, {topic: _OUTPUT}, limit_s, _WITH_MARKERS)
-        raise
+        if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise
+        found = {}
+    if not found:
+        refuse_unfit(admin, {topic: _OUTPUT}, limit_s, _WITH_MARKERS)
+    return found
 
 
 def refuse_unfit_topics(admin: AdminClient, output: str, rejects: str, guarantee: str, limit_s: float) -> None:

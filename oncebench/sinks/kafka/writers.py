@@ -168,7 +168,8 @@ class TransactionalWriter:
             text = f"batch {task.batch}, partition {task.partition}: its transaction failed: {first}"
             cause = named(of_error(first), self.names.topic, self.names.sink_id)
             failed = failure(cause, text, "A restart of the pipeline aborts it and writes the batch again.")
-        if spent_s * 1000 < self.timeout_ms or isinstance(failed, PermanentFailure):
+        waited = transactional is not None and transactional.lacks_marker  # a longer time-out would not help
+        if waited or spent_s * 1000 < self.timeout_ms or isinstance(failed, PermanentFailure):
             return failed
         most = self.limits.transaction_ms
         allowed = "" if most is None else f", here {most}"
@@ -198,11 +199,12 @@ class TransactionalWriter:
                 transactional.look()
             if transactional.sound and time.monotonic() < until:
                 continue
+            transactional.lacks_marker = True
             why = f"within {MARK_LIMIT_S:g} s" if transactional.sound else "because a broker has left the cluster"
             raise DeliveryFailed(
                 f"batch {task.batch}, partition {task.partition}: Kafka's client has not got its marker into the "
-                f"transaction {why} (was the broker restarted?). A restart of the pipeline aborts the transaction and "
-                "writes the batch again."
+                f"transaction {why} (was the broker restarted, or the topic deleted?). A restart of the pipeline "
+                "aborts the transaction and writes the batch again."
             )
 
     def _begin(self, batch: int) -> Transactional:

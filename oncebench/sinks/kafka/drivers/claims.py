@@ -106,7 +106,7 @@ class Claims:
             cause = named(of_error(error), self._names.topic, self._names.sink_id)
             failed = failure(cause, f"batch {batch} could not be claimed in the cluster: {error.args[0]}", restart="")
             raise type(failed)(
-                f"{failed} Nothing of it was written, and the next start leaves it out, as at-most-once allows."
+                f"{failed} Nothing of the batch was written, and the next start leaves it out, as at-most-once allows."
             ) from error
         stop_if_older(None if newest.offset < 0 else Noted(newest.offset, newest.metadata or ""), self._names)
 
