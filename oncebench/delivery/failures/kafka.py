@@ -33,6 +33,7 @@ _TOPIC_RIGHT = (
 _CONFIGS = "kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type topics --entity-name TOPIC --add-config"
 _MEMBERS = "Stop its consumers: kafka-consumer-groups.sh --bootstrap-server HOST:PORT --describe --members --all-groups"
 _REPLICAS = "Start the missing brokers"
+_SETTING = "Correct it in `kafka` or `kafka_conf` (in a job of your own: KafkaAccess)"
 _RENAMED = "Name another topic and, if it is the output, a new checkpoint and sink_id"
 _LOGIN = "Correct the login in the Kafka settings (sasl.jaas.config)"
 _SECURED = "Correct security.protocol and the certificates in the Kafka settings, or name another listener"
@@ -131,12 +132,12 @@ BROKER: Mapping[int, Cause] = {
 
 # By librdkafka's own number.
 CLIENT: Mapping[int, Cause] = {
-    KafkaError._INVALID_ARG: permanent("Kafka's client refuses a setting", "Correct the Kafka setting"),
-    KafkaError._NOT_IMPLEMENTED: permanent("Kafka's client does not have this feature", "Correct the Kafka setting"),
+    KafkaError._INVALID_ARG: permanent("Kafka's client refuses a setting", _SETTING),
+    KafkaError._NOT_IMPLEMENTED: permanent("Kafka's client does not have this feature", _SETTING),
     KafkaError._UNSUPPORTED_FEATURE: permanent("the broker is too old", "Use a broker of version 3.9 to 4.3"),
     KafkaError._AUTHENTICATION: permanent("the broker refuses the login", _LOGIN),
     KafkaError._SSL: permanent("the TLS connection was refused", _SECURED),
-    KafkaError._INVALID_TYPE: permanent("Kafka's client refuses a setting", "Correct the Kafka setting"),
+    KafkaError._INVALID_TYPE: permanent("Kafka's client refuses a setting", _SETTING),
     KafkaError._UNKNOWN_TOPIC: transient(_CHECKED),
     KafkaError._UNKNOWN_PARTITION: transient(_CHECKED),
     KafkaError._UNKNOWN_GROUP: transient("a coordinator is moving to another broker"),

@@ -207,10 +207,19 @@ class Aborted:
 def test_a_marker_of_an_aborted_transaction_fails_with_the_error_that_aborted_it() -> None:
     writer = TransactionalWriter({}, Names("s", 1, "out"), 60_000, commits=True, ended={}, retired=frozenset())
     wrong_state = KafkaException(KafkaError(KafkaError._STATE))
-    said = writer._failed(cast("Any", Task()), wrong_state, cast("Any", SimpleNamespace(producer=Aborted())), 0.0)
+    transactional = cast("Any", SimpleNamespace(producer=Aborted(), lacks_marker=False))
+    said = writer._failed(cast("Any", Task()), wrong_state, transactional, 0.0)
     assert isinstance(said, PermanentFailure)
     assert "--operation Write --topic out, then" in str(said)
     assert not isinstance(writer._failed(cast("Any", Task()), wrong_state, None, 0.0), PermanentFailure)
+
+
+@pytest.mark.parametrize("lacks_marker", [False, True])
+def test_a_longer_time_out_is_not_advised_if_the_time_went_by_waiting_for_a_marker(lacks_marker: bool) -> None:
+    writer = TransactionalWriter({}, Names("s", 1, "out"), 60_000, commits=True, ended={}, retired=frozenset())
+    transactional = cast("Any", SimpleNamespace(producer=Aborted(), lacks_marker=lacks_marker))
+    said = writer._failed(cast("Any", Task()), DeliveryFailed("no marker."), transactional, 61.0)
+    assert ("transaction_timeout_ms" in str(said)) is not lacks_marker
 
 
 def test_the_error_that_aborted_a_transaction_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
