@@ -92,7 +92,7 @@ def advised(
     kafka = config.sink.endswith("kafka")  # no other sink has transactions with a time-out
     if kafka and isinstance(error, (TransactionTooSlow, TransactionLost)):
         sentences.append(_longer(config, batch, journal))
-    elif spark.MEMORY in str(error):
+    elif any(remedy in str(error) for remedy in (spark.MEMORY, spark.WORKERS_MEMORY)):
         sentences.append(_planned(config, batch))
     elif not error.restart_helps or dropped(batch) in sentences[0]:
         sentences.append(_input(config, batch, isinstance(error, RecordTooLarge)))

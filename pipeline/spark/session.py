@@ -149,12 +149,13 @@ def session(config: PipelineConfig, of_sink: Mapping[str, str] | None = None) ->
         memory = settings(config, of_sink)["spark.driver.memory"]
         raise RefusedStart(
             f"Spark's JVM did not start; the lines above have its own message. JAVA_HOME, here {_java_home()}, must "
-            f"have Java 17, 21 or 25, and this machine must have the memory of spark.driver.memory, {memory}. Correct "
-            "what does not fit, then start again."
+            f"have Java 17, 21 or 25, and know each of `jvm_options`. This machine must have the memory of "
+            f"spark.driver.memory, {memory}. Correct what does not fit, then start again."
         ) from error
     except Py4JError as error:
         raise RefusedStart(
-            f"Spark did not start: {first_cause(error)}. Correct the settings in `spark`, and start again."
+            f"Spark did not start: {first_cause(error)}. Correct `master`, `spark` or `jars`, whichever this names, "
+            "then start again."
         ) from error
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, at_interrupt)  # Spark's own handler would end the process with a traceback

@@ -75,8 +75,8 @@ class Drivers:
         return (
             f"the checkpoint {self._journal.folder.parent} is a copy, or an older state: a start that it lacks "
             f"(driver {other[:_SHOWN]}) has written to the output with sink_id {sink_id!r}. Nothing was read or "
-            "written, and the other job goes on. Start from the checkpoint of that start, or give this job a new "
-            "checkpoint, sink_id and output."
+            "written, and the other job was not disturbed. Start from the checkpoint of that start, or give this job a "
+            "new checkpoint, sink_id and output."
         )
 
 

@@ -319,7 +319,8 @@ def test_the_condition_of_an_outer_exception_says_what_to_look_at() -> None:
     assert (type(words), str(words)) == (
         QueryDied,
         "java.io.FileNotFoundException: /checkpoint/state/0/0/1.sst (Operation not permitted) (a file of the state "
-        "could not be written). Look at the checkpoint's disk. A restart then repeats what was not committed.",
+        "could not be written). Look at the disks of `checkpoint` and `record`, which has Spark's temporary files. A "
+        "restart then repeats what was not committed.",
     )
 
 
