@@ -63,9 +63,8 @@ def explain(failure: BaseException, journal: Journal) -> PipelineError:
     cause = cause if state is None else of_sqlstate(state)
     if cause.permanent:
         return failure_of(cause, first)
-    if cause is UNKNOWN:  # a permanent condition outside does not count: a wrong one would stop the job for good
-        known = (each for each in map(spark.of_condition, outer) if each is not UNKNOWN and not each.permanent)
-        cause = next(known, UNKNOWN)
+    if cause is UNKNOWN:  # an outer cause only explains: as a permanent one, a wrong one would stop the job for good
+        cause = next((each for each in map(spark.of_text, outer) if each is not UNKNOWN), UNKNOWN)
     reason = "" if cause is UNKNOWN else f" ({cause.reason})"
     return QueryDied(f"{first}{reason}. {cause.remedy or 'Mend the cause; the log has details'}. {REPEATED}")
 

@@ -256,9 +256,9 @@ class Batch:
             if rows != made.rows or first_digest not in (made.digest, None):
                 raise NondeterministicReplay(
                     f"batch {self.id}, {_name(made.partition)}: the replay made {made.rows} rows with digest "
-                    f"{made.digest:016x}, the first run made {rows} with {first_digest or 0:016x}. The rows and the "
-                    "task of each must depend on the input alone, and no topic of it may be compacted; readers see "
-                    "nothing of the replay. Start with the first run's code and settings; if they are the same, "
+                    f"{made.digest:016x}, the first run made {rows} with {first_digest or 0:016x}. Rows and their "
+                    "tasks must depend on the input alone, whose topics must not be compacted; readers see nothing of "
+                    "the replay. Start with the first run's code and settings; if they are the same, "
                     "correct the query and take a new checkpoint, sink_id and output."
                 )
 

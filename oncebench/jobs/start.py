@@ -102,6 +102,6 @@ def _refuse_expired_markers(sink: Sink, target: Target, trigger_s: float) -> Non
         f"batch {batch} was begun {(time.time() - begun) / 3600:.0f} h ago, but the sink keeps markers for "
         f"{limit / 3600:.0f} h only (Kafka: offsets.retention.minutes), so a replay could write it twice. "
         f"Look whether its rows are in the output: its input ends at {checkpoint}/offsets/{batch}, and begins where "
-        "the file before ends. If none is there, raise offsets.retention.minutes above the batch's age, restart each "
-        "broker, and start again; if any is there, take a new checkpoint, sink_id and output."
+        "the file before ends. If none is there, raise offsets.retention.minutes above that age, and restart "
+        "brokers and job; if any is there, take a new checkpoint, sink_id and output."
     )

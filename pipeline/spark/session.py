@@ -149,7 +149,7 @@ def session(config: PipelineConfig, of_sink: Mapping[str, str] | None = None) ->
         memory = settings(config, of_sink)["spark.driver.memory"]
         raise RefusedStart(
             f"Spark's JVM did not start; the lines above have its own message. JAVA_HOME, here {_java_home()}, must "
-            f"have Java 17, 21 or 25, and know each of `jvm_options`. This machine must have the memory of "
+            "have Java 17, 21 or 25 and know each of `jvm_options`, and this machine must have the memory of "
             f"spark.driver.memory, {memory}. Correct what does not fit, then start again."
         ) from error
     except Py4JError as error:

@@ -17,7 +17,8 @@ def first_cause(failure: BaseException) -> str:
         cause = getattr(failure, "java_exception", None)
         while cause is not None and cause.getCause() is not None:
             cause = cause.getCause()
-        lines = str(failure if cause is None else cause.toString()).splitlines()
+        text = str(failure if cause is None else cause.toString())
+        lines = [line for line in text.splitlines() if line.strip()]  # a ParseException begins with an empty line
     except (Py4JError, OSError):  # the JVM has died, and its texts are lost
         lines = []
     if any(_TRACEBACK in line for line in lines):

@@ -289,8 +289,8 @@ class DeltaSink(Sink):
 def _readable(table: Path) -> AbstractContextManager[None]:
     return readable(
         RefusedStart, table,
-        "Nothing was written. Mend the cause (restore the newest state of a damaged table), or take a new folder; a "
-        "job that has run needs a new checkpoint and sink_id with it.",
+        "Nothing was written. Mend the cause (restore a damaged table's newest state), or take a new folder, with a "
+        "new checkpoint and sink_id if the job has run.",
     )  # fmt: skip
 
 

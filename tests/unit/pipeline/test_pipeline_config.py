@@ -286,6 +286,7 @@ def test_a_job_cannot_change_a_setting_that_the_guarantees_need(tmp_path: Path, 
         ("Traceback (most recent call last):\n  File x\nValueError: order 7 is bad\n  see the manual\n",
          "ValueError: order 7 is bad"),
         ("java.io.IOException: no disk.\n\tat x", "java.io.IOException: no disk"),
+        ("\nBadSyntax: an empty line is before it\n", "BadSyntax: an empty line is before it"),
     ],
 )  # fmt: skip
 def test_the_last_line_of_a_dead_query_names_its_cause(told: str, cause: str) -> None:
@@ -298,30 +299,43 @@ def test_the_last_line_of_a_dead_query_names_its_cause(told: str, cause: str) ->
     assert str(words).startswith(f"{cause}. Mend the cause")
 
 
-def test_the_condition_of_an_outer_exception_says_what_to_look_at() -> None:
-    """The innermost one, of a state's file that cannot be written, names no condition."""
+class Java:
+    """An exception of the JVM, with its cause."""
 
-    class Java:
-        def __init__(self, text: str, cause: Java | None = None) -> None:
-            self.toString, self.getCause = lambda: text, lambda: cause
+    def __init__(self, text: str, cause: Java | None = None) -> None:
+        self.toString, self.getCause = lambda: text, lambda: cause
 
-        def getSQLState(self) -> str:
-            raise Py4JError("it has no such method")
+    def getSQLState(self) -> str:
+        raise Py4JError("it has no such method")
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "end"),
+    [
+        ("org.apache.spark.SparkException: [CANNOT_WRITE_STATE_STORE.CANNOT_COMMIT] x",
+         "java.io.FileNotFoundException: /checkpoint/state/0/0/1.sst (Operation not permitted)",
+         " (a file of the state could not be written). Look at the disks of `checkpoint` and `record`, which has "
+         "Spark's temporary files. A restart then repeats what was not committed."),
+        ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", "java.io.EOFException",
+         " (a Python worker was killed, perhaps for memory). If the kernel's log says so, give the machine more "
+         "memory, or the JVM less (spark.driver.memory). A restart then repeats what was not committed."),
+        ("org.apache.spark.SparkException: [MALFORMED_RECORD_IN_PARSING.WITHOUT_SUGGESTION] x",
+         "com.fasterxml.jackson.core.JsonParseException: Unexpected character",
+         " (a text cannot be parsed). Use the mode PERMISSIVE in the query, which gives null. A restart then repeats "
+         "what was not committed."),
+    ],
+)  # fmt: skip
+def test_an_outer_exception_explains_an_inner_one_that_nobody_knows(outer: str, inner: str, end: str) -> None:
+    """As Spark 4.2 wraps them. A cause that is permanent by itself does not stop the job for good here."""
 
     class Ours:
         def check_still_ours(self) -> None:
             """There is no other driver."""
 
-    inner = Java("java.io.FileNotFoundException: /checkpoint/state/0/0/1.sst (Operation not permitted)")
     failure: Any = RuntimeError("o1.collectToPython")
-    failure.java_exception = Java("org.apache.spark.SparkException: [CANNOT_WRITE_STATE_STORE.CANNOT_COMMIT] x", inner)
+    failure.java_exception = Java(outer, Java(inner))
     words = explain(failure, Ours())  # type: ignore[arg-type]
-    assert (type(words), str(words)) == (
-        QueryDied,
-        "java.io.FileNotFoundException: /checkpoint/state/0/0/1.sst (Operation not permitted) (a file of the state "
-        "could not be written). Look at the disks of `checkpoint` and `record`, which has Spark's temporary files. A "
-        "restart then repeats what was not committed.",
-    )
+    assert (type(words), str(words)) == (QueryDied, f"{inner}{end}")
 
 
 def test_a_jobs_spark_settings_override_the_sinks_and_ours(tmp_path: Path) -> None:
