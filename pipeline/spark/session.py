@@ -149,8 +149,8 @@ def session(config: PipelineConfig, of_sink: Mapping[str, str] | None = None) ->
         memory = settings(config, of_sink)["spark.driver.memory"]
         raise RefusedStart(
             f"Spark's JVM did not start; the lines above have its own message. JAVA_HOME, here {_java_home()}, must "
-            "have Java 17, 21 or 25 and know each of `jvm_options`, and this machine must have the memory of "
-            f"spark.driver.memory, {memory}. Correct what does not fit, then start again."
+            f"have Java 17, 21 or 25, and this machine must have the memory of spark.driver.memory, {memory}. Correct "
+            "what does not fit, or the setting that those lines name, then start again."
         ) from error
     except Py4JError as error:
         raise RefusedStart(

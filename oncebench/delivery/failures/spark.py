@@ -38,7 +38,10 @@ MEMORY = "Raise spark.driver.memory (or spark.executor.memory on a cluster) in `
 _TRY_CAST = "Use try_cast in the query, which gives null"
 _DISKS = "the disks of `checkpoint` and `record`, which has Spark's temporary files"
 _NO_CLASS = "a jar is missing, or a setting or the query names a wrong class or format"
-_JAR = "Add the jar to `driver_jars` (to `jars` if workers need it too), or correct the name"
+_JAR = (
+    "Add the jar to `driver_jars` and `jars`, or correct the name (a state store's class: with new checkpoint and "
+    "sink_id)"
+)
 WORKERS_MEMORY = "If the kernel's log says so, give the machine more memory, or the JVM less (spark.driver.memory)"
 
 # By error condition, without the part after the dot.
@@ -55,7 +58,9 @@ CONDITIONS: Mapping[str, Cause] = {
         "the query has other stateful operators than its checkpoint", _STATE
     ),
     "STATE_STORE_INVALID_PROVIDER": permanent(
-        "the class is no state store", "Correct spark.sql.streaming.stateStore.providerClass in `spark`"
+        "the class is no state store",
+        "Correct spark.sql.streaming.stateStore.providerClass in `spark`, and take a new checkpoint and sink_id, "
+        "because this one keeps the class",
     ),
     "STATE_STORE_KEY_ROW_FORMAT_VALIDATION_FAILURE": permanent(_OTHER_STATE, _MADE_BY_ANOTHER),
     "STATE_STORE_VALUE_ROW_FORMAT_VALIDATION_FAILURE": permanent(_OTHER_STATE, _MADE_BY_ANOTHER),
@@ -130,6 +135,10 @@ TEXTS: Mapping[str, Cause] = {
     "java.io.IOException: No space left on device": transient("a disk is full", f"Make room on {_DISKS}"),
     "java.nio.file.AccessDeniedException": permanent(
         "this user lacks a right on a file", "Grant the right with chmod or chown"
+    ),
+    "Checksum error: file:": transient("a file of the checkpoint is damaged", _AGAIN),
+    "Failed to find data source: kafka": permanent(
+        "Spark's Kafka connector is missing", "Add the jars of spark-sql-kafka-0-10 for this Spark to `driver_jars`"
     ),
     "org.apache.spark.SparkClassNotFoundException": permanent(_NO_CLASS, _JAR),
     "java.lang.ClassNotFoundException": permanent(_NO_CLASS, _JAR),

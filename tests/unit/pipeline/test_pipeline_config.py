@@ -14,9 +14,10 @@ import pytest
 from confluent_kafka import KafkaException
 from kafka.errors import KafkaError
 from py4j.protocol import Py4JError
+from pyspark.errors.exceptions.captured import StreamingQueryException
 
 from oncebench.delivery.contract import EXACTLY_ONCE, Support
-from oncebench.delivery.errors import AnotherDriver, NoKafka, QueryDied, RefusedStart
+from oncebench.delivery.errors import AnotherDriver, NoKafka, PermanentFailure, QueryDied, RefusedStart
 from oncebench.delivery.journal import Identity, open_journal, put_exclusively
 from oncebench.sinks.registry import SINKS
 from pipeline.config import PipelineConfig, read_config, write_config
@@ -336,6 +337,25 @@ def test_an_outer_exception_explains_an_inner_one_that_nobody_knows(outer: str, 
     failure.java_exception = Java(outer, Java(inner))
     words = explain(failure, Ours())  # type: ignore[arg-type]
     assert (type(words), str(words)) == (QueryDied, f"{inner}{end}")
+
+
+def test_an_error_outside_of_a_batch_keeps_its_class() -> None:
+    """What `StreamingQuery.exception` returns has a text without it. A missing class would start again for ever."""
+
+    class Ours:
+        def check_still_ours(self) -> None:
+            """There is no other driver."""
+
+    class Query(StreamingQueryException):
+        def __init__(self) -> None:
+            self._cause: Any = SimpleNamespace(_desc="java.lang.ClassNotFoundException: org.nope.Provider", _cause=None)
+
+        def __str__(self) -> str:
+            return "org.nope.Provider"
+
+    words = explain(Query(), Ours())  # type: ignore[arg-type]
+    assert type(words) is PermanentFailure
+    assert str(words).startswith("java.lang.ClassNotFoundException: org.nope.Provider (a jar is missing, or a setting")
 
 
 def test_a_jobs_spark_settings_override_the_sinks_and_ours(tmp_path: Path) -> None:
