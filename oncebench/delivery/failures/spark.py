@@ -37,6 +37,7 @@ _COLUMNS = "the query's state has other columns, or columns of other types, than
 MEMORY = "Raise spark.driver.memory (or spark.executor.memory on a cluster) in `spark`"
 _TRY_CAST = "Use try_cast in the query, which gives null"
 _DISKS = "the disks of `checkpoint` and `record`, which has Spark's temporary files"
+_RIGHT = ("this user lacks a right on the file or its folder", "Grant the right with chmod or chown")
 _NO_CLASS = "a jar is missing, or a setting or the query names a wrong class or format"
 _JAR = (
     "Add the jar to `driver_jars` and `jars`, or correct the name (a state store's class: with new checkpoint and "
@@ -132,10 +133,10 @@ CONDITIONS: Mapping[str, Cause] = {
 TEXTS: Mapping[str, Cause] = {
     "java.lang.OutOfMemoryError": transient("the JVM ran out of memory", MEMORY),
     "Python worker exited unexpectedly": transient("a Python worker was killed, perhaps for memory", WORKERS_MEMORY),
-    "java.io.IOException: No space left on device": transient("a disk is full", f"Make room on {_DISKS}"),
-    "java.nio.file.AccessDeniedException": permanent(
-        "this user lacks a right on a file", "Grant the right with chmod or chown"
-    ),
+    "No space left on device": transient("a disk is full", f"Make room on {_DISKS}"),
+    "java.nio.file.AccessDeniedException": permanent(*_RIGHT),
+    "(Permission denied)": permanent(*_RIGHT),
+    "(Read-only file system)": permanent("the file system is mounted read-only", "Mount it for writing"),
     "Checksum error: file:": transient("a file of the checkpoint is damaged", _AGAIN),
     "Failed to find data source: kafka": permanent(
         "Spark's Kafka connector is missing", "Add the jars of spark-sql-kafka-0-10 for this Spark to `driver_jars`"
