@@ -122,15 +122,18 @@ CONDITIONS: Mapping[str, Cause] = {
     ),
     "CANNOT_WRITE_STATE_STORE": transient("a file of the state could not be written", f"Look at {_DISKS}"),
     "AGGREGATE_OUT_OF_MEMORY": transient("a task ran out of memory", MEMORY),
-    "SPILL_OUT_OF_MEMORY": transient("a task ran out of memory", MEMORY),
+    "SPILL_OUT_OF_MEMORY": transient("a task could not write rows to its local disk", f"Look at {_DISKS}"),
     "POINTER_ARRAY_OUT_OF_MEMORY": transient("a task ran out of memory", MEMORY),
     "UNABLE_TO_ACQUIRE_MEMORY": transient("a task ran out of memory", MEMORY),
     "STREAMING_PYTHON_RUNNER_INITIALIZATION_TIMEOUT_FAILURE": transient(
         "a Python worker started too slowly", "Look whether the machine is overloaded"
     ),
 }
-# By the class of a Java exception or a message's beginning.
+# By the class of a Java exception or a part of its text; the first one that is found counts.
 TEXTS: Mapping[str, Cause] = {
+    "java.lang.OutOfMemoryError: unable to create native thread": transient(
+        "the system gave the JVM no more threads", "Raise the limit of this user (ulimit -u) or of the container"
+    ),
     "java.lang.OutOfMemoryError": transient("the JVM ran out of memory", MEMORY),
     "Python worker exited unexpectedly": transient("a Python worker was killed, perhaps for memory", WORKERS_MEMORY),
     "No space left on device": transient("a disk is full", f"Make room on {_DISKS}"),
@@ -143,6 +146,13 @@ TEXTS: Mapping[str, Cause] = {
     ),
     "org.apache.spark.SparkClassNotFoundException": permanent(_NO_CLASS, _JAR),
     "java.lang.ClassNotFoundException": permanent(_NO_CLASS, _JAR),
+    "failed to map segment from shared object": permanent(
+        "native code cannot be loaded, because its disk is mounted noexec",
+        "Put `record`, which has Spark's temporary files, on a disk that is not",
+    ),
+    "java.lang.NoClassDefFoundError: Could not initialize class": transient(
+        "the class failed before", "Look for its first error in the log"
+    ),
     "java.lang.NoClassDefFoundError": permanent(
         "a jar is missing or of another version", "Correct `driver_jars` or `jars`"
     ),
@@ -158,8 +168,8 @@ def of_text(text: str) -> Cause:
     found = of_condition(text)
     if found is not UNKNOWN:
         return found
-    for beginning, cause in TEXTS.items():
-        if beginning in text:
+    for part, cause in TEXTS.items():
+        if part in text:
             return cause
     return of_java(text)
 
