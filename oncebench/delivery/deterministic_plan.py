@@ -59,8 +59,8 @@ def refuse_without_shuffle(rows: DataFrame, partitions: int, key: str) -> None:
         )
     if tasks > partitions:
         raise RefusedStart(
-            f"the query ends in {tasks} tasks. Exactly-once keeps marks by task number, and only "
-            f"for the {partitions} partitions of the pipeline. {remedy}"
+            f"the query ends in {tasks} tasks. Exactly-once keeps marks by task number, and only for {partitions} "
+            f"tasks (`partitions`; with deliver: spark.sql.shuffle.partitions). {remedy}"
         )
 
 

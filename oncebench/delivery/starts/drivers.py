@@ -91,7 +91,7 @@ def refuse_newer_sink(batch: int, newest_batch: int, sink_id: str, checkpoint: s
     """
     if batch > newest_batch:
         raise RefusedStart(
-            f"the sink holds batch {batch} of sink_id {sink_id!r}, but the checkpoint {checkpoint} has no batch after "
-            f"{None if newest_batch < 0 else newest_batch}: it is new, older, or another's. Restore the right "
-            "checkpoint, or take a new checkpoint, sink_id and output."
+            f"the sink holds batch {batch} of sink_id {sink_id!r}, but the checkpoint {checkpoint} has "
+            f"{'no batch' if newest_batch < 0 else f'no batch after {newest_batch}'}: it is new, older, or another's. "
+            "Restore the right checkpoint, or take a new checkpoint, sink_id and output."
         )
