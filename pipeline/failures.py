@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import cast
 
 from confluent_kafka import KafkaException
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 
 from oncebench.delivery import errors
 from oncebench.delivery.contract import AT_MOST_ONCE
@@ -58,7 +60,7 @@ def explain(failure: BaseException, journal: Journal) -> PipelineError:
     with suppress(Py4JError, OSError):
         _log.error("the query died:\n%s", failure)
     first, *outer = causes(failure)
-    cause = spark.of_text(first)
+    cause = spark.JVM_ENDED if _jvm_has_ended(failure) else spark.of_text(first)
     state = sqlstate(failure) if cause is UNKNOWN else None
     cause = cause if state is None else of_sqlstate(state)
     if cause.permanent:
@@ -67,6 +69,13 @@ def explain(failure: BaseException, journal: Journal) -> PipelineError:
         cause = next((each for each in map(spark.of_text, outer) if each is not UNKNOWN), UNKNOWN)
     reason = "" if cause is UNKNOWN else f" ({cause.reason})"
     return QueryDied(f"{first}{reason}. {cause.remedy or 'Mend the cause; the log has details'}. {REPEATED}")
+
+
+def _jvm_has_ended(failure: BaseException) -> bool:
+    """Whether py4j could not reach the JVM. The JVM ends by itself when a task has no memory left."""
+    frames = traceback.extract_tb(failure.__traceback__)
+    unreached = isinstance(failure, (Py4JNetworkError, ConnectionError))
+    return unreached and bool(frames) and "py4j" in Path(frames[-1].filename).parts
 
 
 def advised(

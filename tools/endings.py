@@ -39,6 +39,7 @@ TABLES: Mapping[str, Mapping[Any, Cause]] = {
     "Delta, condition": delta.CONDITIONS,
     "Spark, condition": spark.CONDITIONS,
     "Spark, text": spark.TEXTS,
+    "Spark,": {"no text": spark.JVM_ENDED},
     "operating system, errno": system.ERRNOS,
     "SQLite, code": sqlite.CODES,
 }

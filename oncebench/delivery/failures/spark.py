@@ -45,6 +45,12 @@ _JAR = (
 )
 WORKERS_MEMORY = "If the kernel's log says so, give the machine more memory, or the JVM less (spark.driver.memory)"
 
+# py4j's own texts name no cause.
+JVM_ENDED = transient(
+    "Spark's JVM has ended",
+    "Look for its last errors in the log; after java.lang.OutOfMemoryError raise spark.driver.memory in `spark`",
+)
+
 # By error condition, without the part after the dot.
 CONDITIONS: Mapping[str, Cause] = {
     "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE": permanent(_COLUMNS, _STATE),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 from kafka.errors import KafkaError
+from py4j.clientserver import ClientServerConnection, JavaParameters, PythonParameters
 from py4j.protocol import Py4JError
 from pyspark.errors.exceptions.captured import StreamingQueryException
 
@@ -356,6 +358,24 @@ def test_an_error_outside_of_a_batch_keeps_its_class() -> None:
     words = explain(Query(), Ours())  # type: ignore[arg-type]
     assert type(words) is PermanentFailure
     assert str(words).startswith("java.lang.ClassNotFoundException: org.nope.Provider (a jar is missing, or a setting")
+
+
+def test_a_jvm_that_has_ended_is_told_from_another_server_that_refuses_a_connection() -> None:
+    class Ours:
+        def check_still_ours(self) -> None:
+            """There is no other driver."""
+
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        pool = SimpleNamespace(pool=None)
+        parameters = JavaParameters(port=unused.getsockname()[1])
+        with pytest.raises(ConnectionRefusedError) as of_py4j:
+            ClientServerConnection(parameters, PythonParameters(), pool, None).connect_to_java_server()
+        with pytest.raises(ConnectionRefusedError) as of_another:
+            socket.create_connection(unused.getsockname())
+    said = str(explain(of_py4j.value, Ours()))  # type: ignore[arg-type]
+    assert "Connection refused (Spark's JVM has ended). Look for its last errors in the log" in said
+    assert "JVM" not in str(explain(of_another.value, Ours()))  # type: ignore[arg-type]
 
 
 def test_a_jobs_spark_settings_override_the_sinks_and_ours(tmp_path: Path) -> None:
