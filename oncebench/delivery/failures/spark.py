@@ -48,7 +48,7 @@ WORKERS_MEMORY = "If the kernel's log says so, give the machine more memory, or 
 # py4j's own texts name no cause.
 JVM_ENDED = transient(
     "Spark's JVM has ended",
-    "Look for its last errors in the log; after java.lang.OutOfMemoryError raise spark.driver.memory in `spark`",
+    "Look for its last errors in the log; after an OutOfMemoryError raise spark.driver.memory in `spark`",
 )
 
 # By error condition, without the part after the dot.
