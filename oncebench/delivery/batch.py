@@ -257,8 +257,8 @@ class Batch:
                 raise NondeterministicReplay(
                     f"batch {self.id}, {_name(made.partition)}: the replay made {made.rows} rows with digest "
                     f"{made.digest:016x}, the first run made {rows} with {first_digest or 0:016x}. Rows and their "
-                    "tasks must depend on the input alone, whose topics must not be compacted; readers see nothing of "
-                    "the replay. Start with the first run's code and settings; if they are the same, "
+                    "tasks must depend on the input alone, whose topics must not be compacted; the replay has written "
+                    "nothing that readers see. Start with the first run's code and settings; if they are the same, "
                     "correct the query and take a new checkpoint, sink_id and output."
                 )
 
