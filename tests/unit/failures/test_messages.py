@@ -48,7 +48,7 @@ SETTINGS = {
     "spark.readStream", "builder.master", "rows.repartition", "rows.writeStream.format", "spark.executorEnv.V",
     "spark.api.mode",
 }  # fmt: skip
-FILES = (".py", ".sh", ".conf", ".properties")
+FILES = (".py", ".sh", ".conf", ".properties", ".json")
 PROGRAMS = {"kafka-acls.sh": {"--bootstrap-server", "--add", "--allow-principal", "--operation", "--topic"},
             "kafka-configs.sh": {"--bootstrap-server", "--alter", "--entity-type", "--entity-name", "--add-config"},
             "kafka-transactions.sh": {"--bootstrap-server", "--topic", "--partition", "--start-offset"}}  # fmt: skip
