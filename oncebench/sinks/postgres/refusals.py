@@ -84,7 +84,8 @@ def unusable(
         remedy = of_sqlstate(error.sqlstate).remedy if error.sqlstate else LOGIN
         return RefusedStart(f"{text}. {remedy}, then start again.")
     remedy = of_sqlstate(error.sqlstate).remedy if error.sqlstate else ""
-    return NoPostgres(" ".join(filter(None, (f"{text}.", remedy and f"{remedy}.", otherwise))))
+    step = f"{remedy}. " if remedy else ""
+    return NoPostgres(f"{text}. {step}{otherwise}")
 
 
 def _wrong_place(error: psycopg.Error) -> bool:

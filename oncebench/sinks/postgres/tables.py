@@ -230,7 +230,7 @@ def check_table(connection: psycopg.Connection, table: str, schema: StructType, 
         wrong = "it is a view, UNLOGGED or temporary, and so not kept when the server is killed"
     if wrong is not None:
         statement = definition(table, schema).as_string(connection)
-        step = "Change it (ALTER TABLE) to the form, or name another table of the form:" if found else "Make it with:"
+        step = "Alter it to these columns or, in a new job, make another:" if found else "Make it with:"
         raise RefusedStart(f"table {table!r} cannot take the output: {wrong}. {step} {statement}")
 
 

@@ -138,6 +138,11 @@ class Appender:
             _drop(self.names)
             connection = _connection(self.names)
             newest = self._newest_epoch(connection)
+        if newest is None or newest < self.names.epoch:
+            raise DeliveryFailed(
+                f"oncebench_epochs has epoch {newest} of sink_id {self.names.sink_id}, and this driver took "
+                f"{self.names.epoch}: the table was emptied or restored. The next start takes a new epoch. {RESTART}"
+            )
         if newest != self.names.epoch:
             raise AnotherDriver(
                 f"another driver of {self.names.sink_id} was started (epoch {newest}); this worker belongs to epoch "

@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 from oncebench.delivery import digest, quarantine
 from oncebench.delivery.contract import EXACTLY_ONCE, Holder, Mark, Sink, SinkKind, SinkSettings, Support
 from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, RefusedStart
-from oncebench.delivery.failures.cause import UNKNOWN, failure
+from oncebench.delivery.failures.cause import RESTART, UNKNOWN, failure
 from oncebench.delivery.failures.sqlite import of_error
 
 if TYPE_CHECKING:
@@ -103,6 +103,11 @@ class MarkedWriter:
 
     def _stop_if_older(self, connection: sqlite3.Connection) -> None:
         newest, driver = _newest(connection, self.sink_id)
+        if newest < self.generation:
+            raise DeliveryFailed(
+                f"{self.path} has generation {newest} of sink_id {self.sink_id}, and this driver took "
+                f"{self.generation}: the file was replaced or restored. Put the newest file back. {RESTART}"
+            )
         if (newest, driver) != (self.generation, self.driver):
             raise AnotherDriver(
                 f"generation {newest} of {self.sink_id} was started; this worker belongs to generation "

@@ -13,7 +13,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from oncebench.delivery.contract import NO_BATCH, Mark
-from oncebench.delivery.errors import CommitRefused, DeliveryFailed, PermanentFailure, RefusedStart
+from oncebench.delivery.errors import CommitRefused, DeliveryFailed, NoPostgres, PermanentFailure, RefusedStart
 from oncebench.delivery.failures.cause import dropped
 from oncebench.servers.postgres import PostgresServer
 from oncebench.sinks.postgres.connection import VARIABLE
@@ -221,3 +221,25 @@ def test_a_claim_that_fails_says_what_a_restart_drops(database: psycopg.Connecti
     with pytest.raises(PermanentFailure, match=r"^batch 0 was not written.*Restore what the error names") as dead:
         sink.claim(0)
     assert str(dead.value).endswith(dropped(0))
+
+
+def test_a_table_of_epochs_that_was_emptied_is_no_other_driver(database: psycopg.Connection, start: Start) -> None:
+    make(database, "t")
+    writer = start("t", "idempotent").idempotent_writer()
+    database.execute("TRUNCATE oncebench_epochs")
+    with pytest.raises(DeliveryFailed, match=r"epoch None of .*emptied or restored\. The next start takes a new epoch"):
+        write(writer, 0, 0, ROWS)
+    write(start("t", "idempotent").idempotent_writer(), 0, 0, ROWS)
+    assert rows_in(database, "t") == EACH_ONCE
+
+
+def test_a_start_that_finds_a_read_only_server_says_what_to_set(database: psycopg.Connection, start: Start) -> None:
+    make(database, "t")
+    database.execute("ALTER ROLE postgres SET default_transaction_read_only = on")
+    try:
+        with pytest.raises(NoPostgres, match=r"or set default_transaction_read_only = off\. No row was read") as failed:
+            start("t", "idempotent")
+    finally:
+        database.execute("ALTER ROLE postgres RESET default_transaction_read_only")
+    assert failed.value.restart_helps
+    start("t", "idempotent")

@@ -98,3 +98,11 @@ def test_a_lock_of_another_program_ends_a_start_but_not_for_good(output: str, mo
 def test_a_file_without_the_tables_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RefusedStart, match=r"no such table: drivers.*a file with the tables rows, ledger and drivers"):
         started(str(tmp_path / "other.sqlite"))
+
+
+def test_a_file_that_was_restored_below_a_worker_is_no_other_driver(output: str) -> None:
+    writer = started(output).idempotent_writer()
+    with closing(connect(output)) as connection:
+        connection.execute("DELETE FROM drivers")
+    with pytest.raises(DeliveryFailed, match=r"has generation 0 .*replaced or restored\. Put the newest file back"):
+        writer.write(Task(), batches(rows()))
