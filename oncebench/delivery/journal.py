@@ -382,12 +382,7 @@ def refuse_damaged(
     "take a new checkpoint, sink_id and output. Do not remove the entry: nothing else may show which rows were "
     "written.",
 ) -> Iterator[None]:
-    """Converts errors of a JSON file that is not as it was written to RefusedStart.
-
-    Args:
-        entry: the file.
-        advice: what to do; by default for an entry of the journal.
-    """
+    """Converts errors of a JSON file that is not as it was written to RefusedStart, whose end is the advice."""
     try:
         yield
     except DAMAGE as error:
