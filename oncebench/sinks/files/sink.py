@@ -318,9 +318,9 @@ class FileSink(Sink):
         if visible.exists() and not hidden.samefile(visible):
             raise CommitRefused(
                 f"{visible} exists already, and {hidden} was prepared for the same name: two pipelines write as "
-                f"sink_id {self._names.sink_id!r}, or files were restored by hand. Neither was changed: remove "
-                f"{visible.name} if both hold the same rows, or else rename it and give the other pipeline another "
-                "sink_id. Then start again: the prepared file gets the name."
+                f"sink_id {self._names.sink_id!r}, or files were restored by hand. If both hold the same "
+                f"rows, remove {visible.name}; otherwise rename it, and give the other pipeline a checkpoint, sink_id "
+                "and output of its own. Then start again: the prepared file gets the name."
             )
         try:
             hidden.rename(visible)
