@@ -376,16 +376,17 @@ def _decision(path: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def refuse_damaged(entry: Path) -> Iterator[None]:
-    """Converts errors of an entry that is not as it was written to RefusedStart."""
+def refuse_damaged(
+    entry: Path,
+    advice: str = "Restore the checkpoint with its journal, as they were just before the damage; without such a copy, "
+    "take a new checkpoint, sink_id and output. Do not remove the entry: nothing else may show which rows were "
+    "written.",
+) -> Iterator[None]:
+    """Converts errors of a JSON file that is not as it was written to RefusedStart, whose end is the advice."""
     try:
         yield
     except DAMAGE as error:
-        raise RefusedStart(
-            f"{entry} is damaged ({type(error).__name__}: {error}). Restore the checkpoint with its journal, as they "
-            "were just before the damage; without such a copy, take a new checkpoint, sink_id and output. Do not "
-            "remove the entry: nothing else may show which rows were written."
-        ) from error
+        raise RefusedStart(f"{entry} is damaged ({type(error).__name__}: {error}). {advice}") from error
 
 
 def _compare(checkpoint: Path, recorded: Identity, asked: Identity) -> None:

@@ -69,6 +69,18 @@ def dropped(batch: int | str) -> str:
     )
 
 
+def not_claimed(cause: Cause, text: str, batch: int) -> DeliveryFailed:
+    """Returns the error of a batch whose claim failed in the sink: the journal has claimed it, so a restart drops it.
+
+    Args:
+        cause: from a table.
+        text: see `failure`.
+        batch: that was not written.
+    """
+    failed = failure(cause, f"batch {batch} was not written, because it could not be claimed {text}")
+    return type(failed)(of_claimed(str(failed), batch))
+
+
 def failure(cause: Cause, text: str, restart: str = RESTART) -> DeliveryFailed:
     """Returns the error of a batch that failed by this cause.
 
