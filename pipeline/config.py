@@ -140,7 +140,10 @@ def read_config(path: Path) -> PipelineConfig:
     unknown = sorted(set(fields) - set(known))
     missing = sorted(name for name, f in known.items() if name not in fields and _required(f))
     if unknown or missing:
-        raise RefusedStart(f"{path}: unknown fields {unknown}, missing fields {missing}. Correct the names.")
+        raise RefusedStart(
+            f"{path}: unknown fields {unknown}, missing fields {missing}. Rename or remove the unknown ones, and add "
+            "the missing ones."
+        )
     for name, value in fields.items():
         if not _is_text(value):
             raise RefusedStart(

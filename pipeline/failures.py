@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import cast
 
 from confluent_kafka import KafkaException
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 
 from oncebench.delivery import errors
 from oncebench.delivery.contract import AT_MOST_ONCE
@@ -58,16 +60,22 @@ def explain(failure: BaseException, journal: Journal) -> PipelineError:
     with suppress(Py4JError, OSError):
         _log.error("the query died:\n%s", failure)
     first, *outer = causes(failure)
-    cause = spark.of_text(first)
+    cause = spark.JVM_ENDED if _jvm_has_ended(failure) else spark.of_text(first)
     state = sqlstate(failure) if cause is UNKNOWN else None
     cause = cause if state is None else of_sqlstate(state)
     if cause.permanent:
         return failure_of(cause, first)
-    if cause is UNKNOWN:  # a permanent condition outside does not count: a wrong one would stop the job for good
-        known = (each for each in map(spark.of_condition, outer) if each is not UNKNOWN and not each.permanent)
-        cause = next(known, UNKNOWN)
+    if cause is UNKNOWN:  # an outer cause only explains: as a permanent one, a wrong one would stop the job for good
+        cause = next((each for each in map(spark.of_text, outer) if each is not UNKNOWN), UNKNOWN)
     reason = "" if cause is UNKNOWN else f" ({cause.reason})"
     return QueryDied(f"{first}{reason}. {cause.remedy or 'Mend the cause; the log has details'}. {REPEATED}")
+
+
+def _jvm_has_ended(failure: BaseException) -> bool:
+    """Whether py4j could not reach the JVM. The JVM ends by itself when a task has no memory left."""
+    frames = traceback.extract_tb(failure.__traceback__)
+    unreached = isinstance(failure, (Py4JNetworkError, ConnectionError))
+    return unreached and bool(frames) and "py4j" in Path(frames[-1].filename).parts
 
 
 def advised(
@@ -92,7 +100,7 @@ def advised(
     kafka = config.sink.endswith("kafka")  # no other sink has transactions with a time-out
     if kafka and isinstance(error, (TransactionTooSlow, TransactionLost)):
         sentences.append(_longer(config, batch, journal))
-    elif spark.MEMORY in str(error):
+    elif any(remedy in str(error) for remedy in (spark.MEMORY, spark.WORKERS_MEMORY)):
         sentences.append(_planned(config, batch))
     elif not error.restart_helps or dropped(batch) in sentences[0]:
         sentences.append(_input(config, batch, isinstance(error, RecordTooLarge)))

@@ -107,7 +107,7 @@ class Job:
                 monitoring = Monitoring(config.kafka_client, config.monitoring_group, config.input_topic)
             try:
                 spark = session(config, target.kind.spark)
-            except RefusedStart:
+            except (RefusedStart, QueryDied):
                 if self.stopping.is_set():  # a service manager's SIGTERM also ends a JVM that is starting
                     return
                 raise

@@ -61,7 +61,7 @@ def check_query(rows: DataFrame) -> None:
         if kind != field.dataType.simpleString():
             raise RefusedStart(
                 f"column {field.name!r} of the query in pipeline/query.py is {kind}; pipeline/rows.py has "
-                f"{field.dataType.simpleString()}. Cast it in the query, or change SCHEMA in rows.py."
+                f"{field.dataType.simpleString()}. Cast or add it in the query, or change SCHEMA in rows.py."
             )
     for name in found:
         if name not in ROW and name != quarantine.COLUMN:

@@ -18,7 +18,7 @@ from typing import Any
 
 from oncebench.delivery import errors
 from oncebench.delivery.errors import PipelineError
-from oncebench.delivery.failures import kafka, postgres, spark, sqlite, system
+from oncebench.delivery.failures import delta, kafka, postgres, spark, sqlite, system
 from oncebench.delivery.failures.cause import NO_RESTART, REPEATED, RESTART, Cause, dropped
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -36,15 +36,17 @@ TABLES: Mapping[str, Mapping[Any, Cause]] = {
     "librdkafka, code": kafka.CLIENT,
     "PostgreSQL, SQLSTATE": postgres.CODES,
     "PostgreSQL, SQLSTATE class": postgres.CLASSES,
+    "Delta, condition": delta.CONDITIONS,
     "Spark, condition": spark.CONDITIONS,
     "Spark, text": spark.TEXTS,
+    "Spark,": {"no text": spark.JVM_ENDED},
     "operating system, errno": system.ERRNOS,
     "SQLite, code": sqlite.CODES,
 }
 # A shorter text is a word or a name, and no part of a message.
 PART_WORDS = 8
 # Sentences that messages share.
-SHARED = {"RESTART": RESTART, "NO_RESTART": NO_RESTART, "REPEATED": REPEATED}
+SHARED = {"RESTART": RESTART, "NO_RESTART": NO_RESTART, "REPEATED": REPEATED, "NEW_JOB": postgres.NEW_JOB}
 SECTIONS = {
     "2": ("Exit code 2: a restart meets the same error", "Do what the message says, then start again."),
     "1": ("Exit code 1: a restart helps, or may help", "A service manager may start the job again."),
@@ -171,7 +173,7 @@ def _in_tables() -> Iterator[Ending]:
             restart = REPEATED if of_query else RESTART
             remedy = cause.remedy or ("Mend the cause; the log has details" if of_query else "")
             what = (f"{NO_RESTART} {remedy}, then start again." if cause.permanent
-                    else " ".join(filter(None, (remedy and f"{remedy}.", restart))))  # fmt: skip
+                    else " ".join(filter(None, (remedy and f"{remedy}.", cause.restart or restart))))  # fmt: skip
             kind = "PermanentFailure" if cause.permanent else "QueryDied" if of_query else "DeliveryFailed"
             yield Ending("2" if cause.permanent else "1", f"{table} {code}", kind, f"{cause.reason}. {what}")
 

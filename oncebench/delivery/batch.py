@@ -256,9 +256,10 @@ class Batch:
             if rows != made.rows or first_digest not in (made.digest, None):
                 raise NondeterministicReplay(
                     f"batch {self.id}, {_name(made.partition)}: the replay made {made.rows} rows with digest "
-                    f"{made.digest:016x}, the first run made {rows} with {first_digest or 0:016x}. Rows must depend on "
-                    "the input alone, and so must the task of each row; the replay has written nothing. Compare the "
-                    "pipeline's code and settings with those of the first run."
+                    f"{made.digest:016x}, the first run made {rows} with {first_digest or 0:016x}. Rows and their "
+                    "tasks must depend on the input alone, whose topics must not be compacted; the replay has written "
+                    "nothing that readers see. Start with the first run's code and settings; if they are the same, "
+                    "correct the query and take a new checkpoint, sink_id and output."
                 )
 
 

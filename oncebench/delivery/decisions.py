@@ -88,9 +88,9 @@ def transaction_lost(batch: Batch, lost: set[int]) -> TransactionLost:
     """Returns the error for prepared work that was gone before its commit."""
     return TransactionLost(
         f"batch {batch.id}: the prepared work of partitions {sorted(lost)} is gone: its transaction exceeded "
-        "its time-out or was fenced, or its file was removed. No row is lost: start again, and "
-        "the replay writes these partitions anew. If this happens again, raise transaction_timeout_ms, or set "
-        "max_events_per_batch to get smaller batches."
+        "its time-out, was fenced or rolled back, or its file was removed. No row is lost: start again, and the replay "
+        "writes these partitions anew. If a time-out ends it again, raise transaction_timeout_ms, or set "
+        "max_events_per_batch (with deliver: the source's maxOffsetsPerTrigger) for smaller batches."
     )
 
 

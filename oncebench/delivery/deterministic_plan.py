@@ -48,9 +48,9 @@ def refuse_without_shuffle(rows: DataFrame, partitions: int, key: str) -> None:
         tasks = _tasks_by_key(rows._jdf.queryExecution().analyzed(), partitions)
     except _RandomKey as error:
         raise RefusedStart(
-            f"the last shuffle of the query is by {error}, which is not deterministic. A replay would put rows "
-            "into other tasks than those with their marks: take a key that depends only on the input. "
-            f"{remedy}"
+            f"the last shuffle of the query is by {error} (a value such as rand()), which is not deterministic. A "
+            "replay would put rows into other tasks than those with their marks: take a key that depends only on the "
+            f"input. {remedy}"
         ) from None
     if tasks is None:
         raise RefusedStart(
@@ -59,8 +59,8 @@ def refuse_without_shuffle(rows: DataFrame, partitions: int, key: str) -> None:
         )
     if tasks > partitions:
         raise RefusedStart(
-            f"the query ends in {tasks} tasks. Exactly-once keeps marks by task number, and only "
-            f"for the {partitions} partitions of the pipeline. {remedy}"
+            f"the query ends in {tasks} tasks. Exactly-once keeps marks by task number, and only for {partitions} "
+            f"tasks (`partitions`; with deliver: spark.sql.shuffle.partitions). {remedy}"
         )
 
 

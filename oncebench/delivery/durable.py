@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.failures.paths import at
 
 # Errors that another attempt in the same place would meet again.
 _WRONG_PLACE = frozenset(
@@ -69,7 +70,7 @@ def refuse_wrong_place(setting: str, folder: Path) -> Iterator[None]:
         if error.errno not in _WRONG_PLACE:
             raise  # a full disk, for example: a later attempt may pass
         raise RefusedStart(
-            f"{setting} is {str(folder)!r}, and no file can be made there: {error.strerror}"
-            f"{f' ({error.filename})' if error.filename else ''}. Give the path of a folder that this user can write, "
-            "in a file system that has hard links and fsync."
+            f"{setting} is {str(folder)!r}, and no file can be made there: {error.strerror}{at(error, folder)}. "
+            "Make it a folder that this user can write or, in a new job, take another one. Its file system must have "
+            "hard links and fsync."
         ) from error

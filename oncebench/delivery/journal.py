@@ -376,23 +376,25 @@ def _decision(path: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def refuse_damaged(entry: Path) -> Iterator[None]:
-    """Converts errors of an entry that is not as it was written to RefusedStart."""
+def refuse_damaged(
+    entry: Path,
+    advice: str = "Restore the checkpoint with its journal, as they were just before the damage; without such a copy, "
+    "take a new checkpoint, sink_id and output. Do not remove the entry: nothing else may show which rows were "
+    "written.",
+) -> Iterator[None]:
+    """Converts errors of a JSON file that is not as it was written to RefusedStart, whose end is the advice."""
     try:
         yield
     except DAMAGE as error:
-        raise RefusedStart(
-            f"{entry} is damaged ({type(error).__name__}: {error}). Restore the checkpoint with its journal, as they "
-            "were just before the damage; without such a copy, take a new checkpoint, sink_id and output. Do not "
-            "remove the entry: nothing else may show which rows were written."
-        ) from error
+        raise RefusedStart(f"{entry} is damaged ({type(error).__name__}: {error}). {advice}") from error
 
 
 def _compare(checkpoint: Path, recorded: Identity, asked: Identity) -> None:
     for field, was in asdict(recorded).items():
         now = getattr(asked, field)
         if was != now:
+            setting = " (with deliver: spark.sql.shuffle.partitions)" if field == "partitions" else ""
             raise RefusedStart(
                 f"the checkpoint {checkpoint} was made with {field} {was!r}, and this start asks for {now!r}. "
-                f"Start with {field} {was!r}, or take a new checkpoint, sink_id and output."
+                f"Start with {field} {was!r}{setting}, or take a new checkpoint, sink_id and output."
             )

@@ -29,6 +29,7 @@ from oncebench.delivery.copies import headers as names
 from oncebench.delivery.copies.fitting import Copy, fitted
 from oncebench.delivery.copies.originals import Original, Originals
 from oncebench.delivery.copies.topic_limit import MAX_MESSAGE_BYTES, producer_sizes, topic_limit
+from oncebench.delivery.errors import DeliveryFailed
 from oncebench.delivery.failures.cause import UNKNOWN, failure
 from oncebench.delivery.failures.kafka import PURGED, fatal_error, of_code
 from oncebench.kafka_repair.addresses import RECOVERY, Repair, flush
@@ -43,6 +44,8 @@ TYPE = "struct<reason:string,source_partition:int,source_offset:bigint,key:binar
 MOST_HELD_BYTES = 64 * 1024 * 1024
 # Longer than a broker's restart, so that quarantine does not stop the pipeline before the sink would.
 FLUSH_LIMIT_S = 120.0
+# Under at-most-once too, which writes no batch again.
+_AGAIN = "A restart of the pipeline copies them again."
 # The broker refuses a record's time. Kafka's client gives the second code if the broker refuses several records.
 _TIME_REFUSED = (KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_RECORD)
 
@@ -99,12 +102,7 @@ class Quarantine:
             left = self._acknowledge()
             if left or self._failed:
                 _writers.pop(self._key, None)  # a client that has failed sends nothing more
-                reason = self._failed[0] if self._failed else f"{left} copies not acknowledged in {FLUSH_LIMIT_S:g} s"
-                cause = of_code(self._failed[0].code()) if self._failed else UNKNOWN
-                cause = replace(cause, remedy=cause.remedy.replace("TOPIC", self.topic))
-                raise failure(
-                    cause, f"quarantine topic {self.topic}: {reason}. Check that the topic exists and can be written"
-                )
+                raise _failure(self.topic, self._failed[0] if self._failed else None, left)
         counts = dict(self._counts)
         self._counts.clear()
         return counts
@@ -231,3 +229,13 @@ def _copy(key: bytes | None, value: bytes | None, ours: list[names.Header], orig
 
 def _columns(rejected: pa.StructArray) -> list[list[Any]]:
     return [rejected.field(name).to_pylist() for name in FIELDS]
+
+
+def _failure(topic: str, refused: KafkaError | None, left: int) -> DeliveryFailed:
+    """Returns the error of copies that were refused, or not acknowledged in time."""
+    reason = refused or f"{left} copies were not acknowledged in {FLUSH_LIMIT_S:g} s"
+    cause = UNKNOWN if refused is None else of_code(refused.code())
+    if cause.remedy:
+        cause = replace(cause, remedy=cause.remedy.replace("TOPIC", topic))
+        return failure(cause, f"quarantine topic {topic}: {reason}", _AGAIN)
+    return failure(cause, f"quarantine topic {topic}: {reason}", f"Look whether the topic's brokers run. {_AGAIN}")

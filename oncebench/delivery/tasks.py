@@ -101,9 +101,10 @@ class WriteTask:
         if self.writer is not None and partition >= self.partitions:
             raise TooManyTasks(
                 f"batch {self.batch}: Spark runs a task for partition {partition}, but this pipeline keeps marks for "
-                f"{self.partitions} partitions only; other tasks may have written. End the query with groupBy or with "
-                f"repartition by a column into {self.partitions} partitions, or set `partitions` to the most tasks "
-                "of a batch. Then start again with a new checkpoint, sink_id and output."
+                f"{self.partitions} partitions only; other tasks may have written. End the query with groupBy or "
+                f"repartition by a column into {self.partitions} partitions, or set `partitions` (deliver: "
+                "spark.sql.shuffle.partitions) to a batch's most tasks. Then start again with a new checkpoint, "
+                "sink_id and output."
             )
         task = Task(self.batch, partition, self.failpoints, self.quarantine)
         rows = task.take(batches)

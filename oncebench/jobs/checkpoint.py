@@ -135,7 +135,8 @@ def _refuse_damaged(entry: Path) -> Iterator[None]:
     except (ValueError, LookupError, OSError) as error:  # torn, empty or missing
         raise RefusedStart(
             f"{entry} in Spark's offset log can't be read ({error}): the checkpoint is damaged. Restore all of it, "
-            "with its journal, from before the damage. Without it, nothing shows which rows were written."
+            "with its journal, as they were just before the damage; without such a copy, take a new checkpoint, "
+            "sink_id and output."
         ) from error
 
 

@@ -215,8 +215,8 @@ def _in_place_of_earlier(sink: Sink, target: Target) -> Iterator[None]:
     checkpoint, earlier = _started.get(key, (target.checkpoint, None))
     if checkpoint != target.checkpoint:
         raise RefusedStart(
-            f"another query of this process delivers to sink {target.kind.name} as sink_id {target.sink_id!r}, with "
-            f"the checkpoint {checkpoint}. Each query needs a sink_id and a checkpoint of its own."
+            f"another query of this process has, or had, sink {target.kind.name} and sink_id {target.sink_id!r}, with "
+            f"the checkpoint {checkpoint}. Take that checkpoint, or a sink_id and a checkpoint of this query's own."
         )
     try:
         yield

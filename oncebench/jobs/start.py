@@ -105,15 +105,16 @@ def _refuse_expired_markers(sink: Sink, target: Target, trigger_s: float) -> Non
     if limit is not None and trigger_s > limit:
         raise RefusedStart(
             f"trigger_ms is {trigger_s * 1000:.0f}, and the sink keeps its markers for {limit:g} s only (Kafka: "
-            "offsets.retention.minutes). A replay could find none. Take a shorter trigger_ms, or raise the limit."
+            "offsets.retention.minutes). A replay could find none. Take a shorter trigger_ms, or raise the limit on "
+            "the brokers, which takes a restart of each."
         )
     begun = None if batch is None else begun_at(checkpoint, batch)
     if begun is None or limit is None or time.time() - begun <= limit:
         return
     raise RefusedStart(
-        f"batch {batch} was begun {(time.time() - begun) / 3600:.0f} h ago, but the sink keeps markers for "
-        f"{limit / 3600:.0f} h only (Kafka: offsets.retention.minutes), so a replay could write it twice. "
+        f"batch {batch} was begun {(time.time() - begun) / 60:.0f} minutes ago, but the sink keeps markers for "
+        f"{limit / 60:.0f} only (Kafka: offsets.retention.minutes), so a replay could write it twice. "
         f"Look whether its rows are in the output: its input ends at {checkpoint}/offsets/{batch}, and begins where "
-        "the file before ends. If none is there, raise offsets.retention.minutes on the brokers and start again; if "
-        "any is there, take a new checkpoint, sink_id and output."
+        "the file before ends. If none is there, raise offsets.retention.minutes above that age, and restart "
+        "brokers and job; if any is there, take a new checkpoint, sink_id and output."
     )

@@ -25,7 +25,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.errors import PipelineError, QueryDied, RefusedStart
 from oncebench.delivery.failures.first_cause import first_cause
 from oncebench.kafka_access.forms import jvm_options
 from pipeline.config import CHANGELOG, TUNED, PipelineConfig
@@ -53,6 +53,8 @@ _FIXED = (
 END_LIMIT_S = 60.0
 # 16 MiB: more than 10,000 events of the suite (150 bytes each), so only larger records make smaller batches.
 ARROW_BYTES = 16 * 1024 * 1024
+# What remains when Spark's master did not answer for a minute: the context has stopped itself.
+_STOPPED = "Cannot call methods on a stopped SparkContext"
 # Spark's default configuration prints a warning for each state look-up that finds nothing.
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 
@@ -134,6 +136,7 @@ def session(config: PipelineConfig, of_sink: Mapping[str, str] | None = None) ->
 
     Raises:
         RefusedStart: the JVM does not start, or Spark refuses its settings.
+        QueryDied: Spark's master does not answer.
     """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -153,16 +156,26 @@ def session(config: PipelineConfig, of_sink: Mapping[str, str] | None = None) ->
         raise RefusedStart(
             f"Spark's JVM did not start; the lines above have its own message. JAVA_HOME, here {_java_home()}, must "
             f"have Java 17, 21 or 25, and this machine must have the memory of spark.driver.memory, {memory}. Correct "
-            "what does not fit, then start again."
+            "what does not fit, or the setting that those lines name, then start again."
         ) from error
     except Py4JError as error:
-        raise RefusedStart(
-            f"Spark did not start: {first_cause(error)}. Correct the settings in `spark`, and start again."
-        ) from error
+        raise not_started(config.master, first_cause(error)) from error
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, at_interrupt)  # Spark's own handler would end the process with a traceback
     keep_names(spark.sparkContext._jvm)
     return spark
+
+
+def not_started(master: str, cause: str) -> PipelineError:
+    """Returns the error of a session whose JVM runs, and whose Spark does not."""
+    if _STOPPED in cause:
+        return QueryDied(
+            f"the Spark master {master} did not take this job; the lines above say why. Check that it runs, and "
+            "its address. No row was read or written; start again."
+        )
+    return RefusedStart(
+        f"Spark did not start: {cause}. Correct `master`, `spark` or `jars`, whichever this names, then start again."
+    )
 
 
 def _java_home() -> str:

@@ -66,7 +66,7 @@ class StartChecks:
         try:
             self.check_input()
         except RefusedStart as lost:
-            return lost
+            return _of_a_running_job(lost)
         except (KafkaException, KafkaError):
             return None
         return None
@@ -76,7 +76,7 @@ class StartChecks:
         try:
             self._places.compare(INPUT, self._input.identity(), self._input_name, self._gaps)
         except RefusedStart as other:
-            return other
+            return _of_a_running_job(other)
         except KafkaException:  # the query itself finds out, or the cluster comes back
             return None
         return None
@@ -138,5 +138,10 @@ class StartChecks:
         return (
             f"records that the checkpoint {self._checkpoint} needs are gone from input topic "
             f"{self._config.input_topic!r}, and the query does not skip them: {each}. Retention or somebody deleted "
-            "them, or the cluster lost them. Restore the records if you can."
+            "them, or the cluster lost them. Records that were not read can be sent again once the job goes on."
         )
+
+
+def _of_a_running_job(refusal: RefusedStart) -> RefusedStart:
+    """Returns a refusal's text, true for a job that has read and written since its start."""
+    return type(refusal)(str(refusal).replace("Nothing was read or written.", "The job stops."))

@@ -158,7 +158,7 @@ def test_a_replay_with_other_rows_writes_nothing(make: Make, case: tuple[str, Su
     if output.support.variant in ("upsert", "native"):
         pytest.skip("neither an upsert nor Spark's own writer stores the rows of a batch to compare with")
     assert not output.deliver(0, batch(0), die_at="after-commit")
-    with pytest.raises(PipelineError, match="Rows must depend on the input alone"):
+    with pytest.raises(PipelineError, match="Rows and their tasks must depend on the input alone"):
         output.deliver(0, batch(1))
     assert output.visible() == Counter(flat(batch(0)))
 

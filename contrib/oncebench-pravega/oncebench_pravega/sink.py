@@ -43,7 +43,7 @@ from oncebench.delivery.contract import (
     Support,
     TaskView,
 )
-from oncebench.delivery.errors import CommitUncertain, DeliveryFailed, RefusedStart
+from oncebench.delivery.errors import CommitRefused, CommitUncertain, DeliveryFailed, RefusedStart
 from oncebench.sinks.records import encode_records, records_of, records_schema_error
 from oncebench_pravega import controller as control
 from oncebench_pravega.controller import Controller, ControllerAway, Stream, own_segment
@@ -65,7 +65,9 @@ def address() -> str:
     """Returns the controller's address. Raises `RefusedStart` if the variable is not set."""
     found = os.environ.get(VARIABLE, "")
     if ":" not in found:
-        raise RefusedStart(f"{VARIABLE} must name Pravega's controller as host:port; it is {found!r}")
+        raise RefusedStart(
+            f"{VARIABLE} must name Pravega's controller as host:port; it is {found!r}. Set it in the job's environment."
+        )
     return found
 
 
@@ -220,7 +222,10 @@ class PravegaSink(Sink):
                     f"Pravega takes no transaction with a lease of {self._lease_ms} ms ({error}): choose another "
                     "transaction_timeout_ms, or change controller.transaction.lease.count.min or .max"
                 ) from error
-            raise RefusedStart(f"Pravega's controller at {self._where} cannot be used: {error}") from error
+            raise DeliveryFailed(
+                f"Pravega's controller at {self._where} did not answer a request of the start ({error}). Check that it "
+                f"runs, and the address in {VARIABLE}. No row was read or written; start again."
+            ) from error
 
     def warm_up_writer(self) -> WarmUp:
         return WarmUp(self._where, self._stream)
@@ -239,6 +244,7 @@ class PravegaSink(Sink):
 
         Raises:
             CommitUncertain: the controller gave no definite answer within COMMIT_LIMIT_S.
+            CommitRefused: the controller has forgotten a transaction.
         """
         ids = {partition: str(entry["transaction"]) for partition, entry in prepared.items()}
         deadline = time.monotonic() + COMMIT_LIMIT_S
@@ -257,12 +263,11 @@ class PravegaSink(Sink):
             if state == control.OPEN:  # the controller did not accept the commit
                 self._insist(batch, deadline, partial(self._controller.commit, self._stream, transaction))
             if state == control.UNKNOWN:
-                raise CommitUncertain(
+                raise CommitRefused(
                     f"batch {batch}: the controller at {self._where} does not know transaction {transaction} of "
-                    f"{self._stream} (forgotten after a day), and nothing shows whether it was committed. If "
-                    "the batch's rows are not in the stream, remove the newest decision about batch "
-                    f"{batch} from the checkpoint's journal and start again. If they are there, take a new checkpoint, "
-                    "sink_id and output."
+                    f"{self._stream} (forgotten after a day), and nothing shows whether it was committed. If none of "
+                    f"the batch's rows is in the stream, remove journal/decision-{batch:09d}.*.json from the "
+                    "checkpoint and start again. If any is there, take a new checkpoint, sink_id and output."
                 )
             if time.monotonic() > deadline:
                 raise CommitUncertain(

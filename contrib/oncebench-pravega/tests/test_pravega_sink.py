@@ -20,7 +20,7 @@ from oncebench_pravega.segment_store import Chunk, SegmentError, SegmentStore, f
 from oncebench_pravega.sink import EventWriter, PravegaSink
 
 from oncebench.delivery.contract import EXACTLY_ONCE, Support
-from oncebench.delivery.errors import CommitUncertain, DeliveryFailed, ReadError, RefusedStart
+from oncebench.delivery.errors import CommitRefused, CommitUncertain, DeliveryFailed, ReadError, RefusedStart
 
 STREAM = Stream("scope", "stream")
 SEGMENT = "scope/stream/0.#epoch.0"
@@ -275,7 +275,7 @@ def test_a_forgotten_transaction_is_not_guessed(
     use: Callable[..., Made],
 ) -> None:
     use(commit=[False], state=[pravega_controller.UNKNOWN])
-    with pytest.raises(CommitUncertain, match=r"does not know transaction .*If the batch's rows are not in the stream"):
+    with pytest.raises(CommitRefused, match=r"If none of the batch's rows is .*journal/decision-000000007\."):
         sink().commit(7, {0: {"transaction": "a" * 32}})
 
 
@@ -298,11 +298,14 @@ def test_a_start_tests_the_stream_and_the_lease(use: Callable[..., Made], monkey
     for answers, says in (
         ({"segments": [Segments((), "")]}, "there is no stream scope/stream"),
         ({"begin": [ControllerAway("lease value too large")]}, "choose another transaction_timeout_ms"),
-        ({"segments": [ControllerAway("gone")]}, "cannot be used: gone"),
     ):
         use(**answers)
         with pytest.raises(RefusedStart, match=says):
             sink().start(TWO_PHASE, 1, [])
+    use(segments=[ControllerAway("gone")])
+    with pytest.raises(DeliveryFailed, match=r"did not answer a request of the start \(gone\)") as away:
+        sink().start(TWO_PHASE, 1, [])
+    assert away.value.restart_helps
     monkeypatch.delenv(pravega.VARIABLE)
     with pytest.raises(RefusedStart, match=pravega.VARIABLE):
         sink()

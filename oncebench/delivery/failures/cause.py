@@ -14,6 +14,7 @@ from oncebench.delivery.errors import DeliveryFailed, PermanentFailure
 RESTART = "A restart of the pipeline writes the batch again."
 NO_RESTART = "A restart does not mend this."
 REPEATED = "A restart then repeats what was not committed."
+UNLESS_THERE = "A restart writes the batch again, unless the table has it by then."
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,13 @@ class Cause:
         permanent: whether the batch meets the same error after a restart.
         reason: why the error occurs, or why it passes.
         remedy: what to do; empty for most transient errors.
+        restart: what a restart does, if that differs from what it does after other errors.
     """
 
     permanent: bool
     reason: str
     remedy: str = ""
+    restart: str = ""
 
 
 UNKNOWN = Cause(False, "no table has this code")
@@ -39,9 +42,9 @@ def permanent(reason: str, remedy: str) -> Cause:
     return Cause(True, reason, remedy)
 
 
-def transient(reason: str, remedy: str = "") -> Cause:
+def transient(reason: str, remedy: str = "", restart: str = "") -> Cause:
     """Returns the entry of an error that may pass by itself."""
-    return Cause(False, reason, remedy)
+    return Cause(False, reason, remedy, restart)
 
 
 def of_claimed(text: str, batch: int) -> str:
@@ -53,7 +56,7 @@ def of_claimed(text: str, batch: int) -> str:
     """
     if AT_MOST_ONCE in text:
         return text
-    for sentence in (RESTART, NO_RESTART, REPEATED):
+    for sentence in (RESTART, NO_RESTART, REPEATED, UNLESS_THERE):
         text = text.replace(f" {sentence}", "")
     return f"{text} {dropped(batch)}"
 
@@ -64,6 +67,18 @@ def dropped(batch: int | str) -> str:
         f"Under {AT_MOST_ONCE} a restart drops the rows of batch {batch} that the output lacks, and goes on; to have "
         "them, send their input again."
     )
+
+
+def not_claimed(cause: Cause, text: str, batch: int) -> DeliveryFailed:
+    """Returns the error of a batch whose claim failed in the sink: the journal has claimed it, so a restart drops it.
+
+    Args:
+        cause: from a table.
+        text: see `failure`.
+        batch: that was not written.
+    """
+    failed = failure(cause, f"batch {batch} was not written, because it could not be claimed {text}")
+    return type(failed)(of_claimed(str(failed), batch))
 
 
 def failure(cause: Cause, text: str, restart: str = RESTART) -> DeliveryFailed:
@@ -77,4 +92,5 @@ def failure(cause: Cause, text: str, restart: str = RESTART) -> DeliveryFailed:
     reason = "" if cause is UNKNOWN else f" ({cause.reason})"
     if cause.permanent:
         return PermanentFailure(f"{text}{reason}. {NO_RESTART} {cause.remedy}, then start again.")
-    return DeliveryFailed(" ".join(filter(None, (f"{text}{reason}.", cause.remedy and f"{cause.remedy}.", restart))))
+    again = cause.restart or restart
+    return DeliveryFailed(" ".join(filter(None, (f"{text}{reason}.", cause.remedy and f"{cause.remedy}.", again))))

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oncebench.delivery.failures.cause import UNKNOWN, Cause, permanent, transient
+from oncebench.delivery.failures.cause import UNKNOWN, UNLESS_THERE, Cause, permanent, transient
 
 _ROW = "Reject such rows in the query, or change the table's constraint"
 _COLUMNS = "Give the table the columns of the query back, or take a new table, checkpoint and sink_id"
 _VERSION = "Use a newer delta-spark, or drop the feature from the table"
-_LOG = "Restore the table's _delta_log"
+_LOG = "Restore the newest state of the table with its _delta_log"
 _OTHER = "another writer committed first"
 
 CONDITIONS: Mapping[str, Cause] = {
@@ -30,7 +30,7 @@ CONDITIONS: Mapping[str, Cause] = {
     "DELTA_CONCURRENT_WRITE": transient(_OTHER),
     "DELTA_CONCURRENT_APPEND": transient(_OTHER),
     "DELTA_CONCURRENT_TRANSACTION": transient(
-        "another driver has committed with this sink_id; the next start finds it"
+        "another driver has committed with this sink_id meanwhile", "Let only one driver run", UNLESS_THERE
     ),
     "DELTA_METADATA_CHANGED": transient("the table was altered meanwhile; the next start compares its columns"),
     "DELTA_PROTOCOL_CHANGED": transient("the table was altered meanwhile; the next start compares its columns"),

@@ -6,6 +6,7 @@ import re
 from contextlib import suppress
 
 from py4j.protocol import Py4JError
+from pyspark.errors.exceptions.captured import StreamingQueryException
 
 _TRACEBACK = "Traceback (most recent call last):"
 _ERROR = re.compile(r"\s*[A-Za-z_][\w.]*(: |$)")
@@ -17,7 +18,8 @@ def first_cause(failure: BaseException) -> str:
         cause = getattr(failure, "java_exception", None)
         while cause is not None and cause.getCause() is not None:
             cause = cause.getCause()
-        lines = str(failure if cause is None else cause.toString()).splitlines()
+        text = cause.toString() if cause is not None else (_of_query(failure) or [str(failure)])[0]
+        lines = [line for line in text.splitlines() if line.strip()]  # a ParseException begins with an empty line
     except (Py4JError, OSError):  # the JVM has died, and its texts are lost
         lines = []
     if any(_TRACEBACK in line for line in lines):
@@ -25,12 +27,25 @@ def first_cause(failure: BaseException) -> str:
     return "".join(lines[:1]).strip().rstrip(".") or type(failure).__name__
 
 
+def _of_query(failure: BaseException) -> list[str]:
+    """Returns Java's exceptions behind what `StreamingQuery.exception` returns, from the outside in.
+
+    PySpark keeps them as Python exceptions. The text of the query's own exception lacks the class of the first one.
+    """
+    found: list[str] = []
+    cause = failure._cause if isinstance(failure, StreamingQueryException) else None
+    while cause is not None:
+        found.append(str(cause._desc))
+        cause = cause._cause
+    return found
+
+
 def causes(failure: BaseException) -> list[str]:
     """Returns the first cause, then what Java's other exceptions say, from the inside out.
 
     An error condition may be in an outer one: Spark wraps the errors of a state's files.
     """
-    outer: list[str] = []
+    outer = _of_query(failure)
     with suppress(Py4JError, OSError):  # the JVM has died
         cause = getattr(failure, "java_exception", None)
         while cause is not None:

@@ -18,74 +18,153 @@ _STATE = (
     "Go back to the code and settings that made the state, or give the new ones a new checkpoint, sink_id and output"
 )
 _DAMAGED = (
-    "Restore the checkpoint with its journal from before the damage or, without such a copy, take a new checkpoint, "
+    "Restore checkpoint and journal from just before the damage or, without such a copy, take a new checkpoint, "
     "sink_id and output"
 )
+_MADE_BY_ANOTHER = (
+    "Go back to that code and Spark, restore a damaged checkpoint with its journal, or take a new checkpoint, sink_id "
+    "and output"
+)
+_AGAIN = (
+    "If this happens again, restore checkpoint and journal from just before the damage, or take a new checkpoint, "
+    "sink_id and output"
+)
+_OTHER_STATE = "another query or Spark made the state, or it is damaged"
+_APPEND = "the pipeline writes in append mode, which the query does not allow"
+_WATERMARK = "Give the operator that Spark names a watermark in pipeline/query.py, or remove it"
 _QUERY = "Correct pipeline/query.py"
+_COLUMNS = "the query's state has other columns, or columns of other types, than before"
 MEMORY = "Raise spark.driver.memory (or spark.executor.memory on a cluster) in `spark`"
+_TRY_CAST = "Use try_cast in the query, which gives null"
+_DISKS = "the disks of `checkpoint` and `record`, which has Spark's temporary files"
+_RIGHT = ("this user lacks a right on the file or its folder", "Grant the right with chmod or chown")
+_NO_CLASS = "a jar is missing, or a setting or the query names a wrong class or format"
+_JAR = (
+    "Add the jar to `driver_jars` and `jars`, or correct the name (a state store's class: with new checkpoint and "
+    "sink_id)"
+)
+WORKERS_MEMORY = "If the kernel's log says so, give the machine more memory, or the JVM less (spark.driver.memory)"
+
+# py4j's own texts name no cause.
+JVM_ENDED = transient(
+    "Spark's JVM has ended",
+    "Look for its last errors in the log; after an OutOfMemoryError raise spark.driver.memory in `spark`",
+)
 
 # By error condition, without the part after the dot.
 CONDITIONS: Mapping[str, Cause] = {
-    "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE": permanent("the query's state has other columns than before", _STATE),
-    "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE": permanent("the query's state has other columns than before", _STATE),
-    "STATE_STORE_INVALID_VALUE_SCHEMA_EVOLUTION": permanent("the query's state has other columns than before", _STATE),
-    "STATE_STORE_INVALID_VARIABLE_TYPE_CHANGE": permanent("the query's state has another type than before", _STATE),
+    "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE": permanent(_COLUMNS, _STATE),
+    "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE": permanent(_COLUMNS, _STATE),
+    "STATE_STORE_INVALID_VALUE_SCHEMA_EVOLUTION": permanent(_COLUMNS, _STATE),
+    "STATE_STORE_INVALID_VARIABLE_TYPE_CHANGE": permanent(
+        "a variable of the state has another type than before", _STATE
+    ),
     "STATE_STORE_COLUMN_FAMILY_SCHEMA_INCOMPATIBLE": permanent("the query's state differs from before", _STATE),
     "STATE_STORE_INVALID_CONFIG_AFTER_RESTART": permanent("a setting of the state cannot be changed", _STATE),
     "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA": permanent(
         "the query has other stateful operators than its checkpoint", _STATE
     ),
     "STATE_STORE_INVALID_PROVIDER": permanent(
-        "the state store's class does not exist", "Correct spark.sql.streaming.stateStore.providerClass in `spark`"
+        "the class is no state store",
+        "Correct spark.sql.streaming.stateStore.providerClass in `spark`, and take a new checkpoint and sink_id, "
+        "because this one keeps the class",
     ),
-    "STATE_STORE_KEY_ROW_FORMAT_VALIDATION_FAILURE": permanent("the state does not fit the query", _STATE),
-    "STATE_STORE_VALUE_ROW_FORMAT_VALIDATION_FAILURE": permanent("the state does not fit the query", _STATE),
-    "STATE_STORE_ROW_CHECKSUM_VERIFICATION_FAILED": permanent("a file of the state is damaged", _DAMAGED),
-    "STATE_STORE_UNEXPECTED_EMPTY_FILE_IN_ROCKSDB_ZIP": permanent("a file of the state is damaged", _DAMAGED),
+    "STATE_STORE_KEY_ROW_FORMAT_VALIDATION_FAILURE": permanent(_OTHER_STATE, _MADE_BY_ANOTHER),
+    "STATE_STORE_VALUE_ROW_FORMAT_VALIDATION_FAILURE": permanent(_OTHER_STATE, _MADE_BY_ANOTHER),
+    "STATE_STORE_ROW_CHECKSUM_VERIFICATION_FAILED": transient(
+        "a row of the state was read damaged, from memory, a local disk or the checkpoint", _AGAIN
+    ),
+    "STATE_STORE_UNEXPECTED_EMPTY_FILE_IN_ROCKSDB_ZIP": transient(
+        "a file of the state is empty on the local disk, and was not written to the checkpoint",
+        "Look at the disk of `record`, which has Spark's temporary files",
+    ),
     "CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED": permanent("a file of the checkpoint is damaged", _DAMAGED),
-    "STREAMING_CHECKPOINT_MISSING_METADATA_FILE": permanent("a file of the checkpoint is missing", _DAMAGED),
-    "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY": permanent("the state's folder is missing", _DAMAGED),
+    "STREAMING_CHECKPOINT_MISSING_METADATA_FILE": permanent(
+        "the checkpoint's file metadata is missing",
+        "Restore this file or, without a copy, take a new checkpoint, sink_id and output",
+    ),
+    "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY": permanent(
+        "the checkpoint's folder state is missing or empty, or the query had no state before",
+        "Restore the folder, go back to the query without state, or take a new checkpoint, sink_id and output",
+    ),
     "CANNOT_LOAD_CHECKPOINT_FILE_MANAGER": permanent(
-        "the class that writes checkpoint files is missing",
+        "the class that writes checkpoint files cannot be used",
         "Correct spark.sql.streaming.checkpointFileManagerClass in `spark`",
     ),
-    "STREAMING_QUERY_EVOLUTION_ERROR": permanent("the query differs from the one of the checkpoint", _STATE),
-    "STREAMING_OUTPUT_MODE": permanent("the query cannot be written in this output mode", _QUERY),
+    "STREAMING_QUERY_EVOLUTION_ERROR": permanent(
+        "a source or the sink has no name, or one that Spark does not take",
+        "Correct the names in pipeline/query.py, or remove spark.sql.streaming.queryEvolution settings from `spark`",
+    ),
+    "STREAMING_OUTPUT_MODE": permanent(_APPEND, _WATERMARK),
     "UNRESOLVED_COLUMN": permanent("the query names a column that does not exist", _QUERY),
     "UNRESOLVED_ROUTINE": permanent("the query names a function that does not exist", _QUERY),
     "PARSE_SYNTAX_ERROR": permanent("the query has a wrong expression", _QUERY),
     "DATATYPE_MISMATCH": permanent("the query combines types that do not fit", _QUERY),
-    "CAST_INVALID_INPUT": permanent("a value of the input cannot be cast", "Use try_cast in pipeline/query.py"),
-    "CAST_OVERFLOW": permanent("a value of the input is too large for its type", "Use try_cast in pipeline/query.py"),
-    "DIVIDE_BY_ZERO": permanent("an expression divides by zero", "Use try_divide in pipeline/query.py"),
+    "CAST_INVALID_INPUT": permanent("a value cannot be cast", _TRY_CAST),
+    "CAST_OVERFLOW": permanent("a value is too large for its type", _TRY_CAST),
+    "DIVIDE_BY_ZERO": permanent("an expression divides by zero", "Use try_divide in the query, which gives null"),
+    "REMAINDER_BY_ZERO": permanent("an expression divides by zero", "Use try_mod in the query, which gives null"),
     "ARITHMETIC_OVERFLOW": permanent(
         "a number is too large for its type", "Use try_add, try_multiply or the like in the query, which give null"
     ),
     "NUMERIC_VALUE_OUT_OF_RANGE": permanent("a number is too large for its type", "Reject such records in the query"),
-    "CANNOT_PARSE_TIMESTAMP": permanent("a text of the input is no time", "Use try_to_timestamp in the query"),
-    "INVALID_ARRAY_INDEX": permanent("an array of the input is too short", "Use get or try_element_at in the query"),
-    "MALFORMED_RECORD_IN_PARSING": permanent("a text cannot be parsed", "Use the mode PERMISSIVE in the query"),
-    "CONCURRENT_STREAM_LOG_UPDATE": transient("another query writes this checkpoint", "Let only one driver run"),
-    "CANNOT_LOAD_STATE_STORE": transient("a file of the state could not be read"),
-    "CANNOT_WRITE_STATE_STORE": transient("a file of the state could not be written", "Look at the checkpoint's disk"),
+    "CANNOT_PARSE_TIMESTAMP": permanent(
+        "a text is no time in this format", "Use the function that Spark names in the query, which gives null"
+    ),
+    "INVALID_ARRAY_INDEX": permanent("an array has no such index", "Use get in the query, which gives null"),
+    "INVALID_ARRAY_INDEX_IN_ELEMENT_AT": permanent(
+        "an array has no such index", "Use try_element_at in the query, which gives null"
+    ),
+    "MALFORMED_RECORD_IN_PARSING": permanent(
+        "a text cannot be parsed", "Use the mode PERMISSIVE in the query, which gives null"
+    ),
+    "CONCURRENT_STREAM_LOG_UPDATE": transient(
+        "another query has written the same batch into this checkpoint", "Let only one driver run"
+    ),
+    "CANNOT_LOAD_STATE_STORE": transient(
+        "the state could not be loaded",
+        "If a file of it is missing or damaged, restore checkpoint and journal from just before that or take a new "
+        "checkpoint, sink_id and output",
+    ),
+    "CANNOT_WRITE_STATE_STORE": transient("a file of the state could not be written", f"Look at {_DISKS}"),
     "AGGREGATE_OUT_OF_MEMORY": transient("a task ran out of memory", MEMORY),
-    "SPILL_OUT_OF_MEMORY": transient("a task ran out of memory", MEMORY),
+    "SPILL_OUT_OF_MEMORY": transient("a task could not write rows to its local disk", f"Look at {_DISKS}"),
     "POINTER_ARRAY_OUT_OF_MEMORY": transient("a task ran out of memory", MEMORY),
     "UNABLE_TO_ACQUIRE_MEMORY": transient("a task ran out of memory", MEMORY),
-    "STREAMING_PYTHON_RUNNER_INITIALIZATION_TIMEOUT_FAILURE": transient("a Python worker started too slowly"),
-}
-# By the class of a Java exception or a message's beginning.
-TEXTS: Mapping[str, Cause] = {
-    "java.lang.OutOfMemoryError": transient("the JVM ran out of memory", MEMORY),
-    "Python worker exited unexpectedly": transient("a Python worker was killed, perhaps for its memory", MEMORY),
-    "java.io.IOException: No space left on device": transient("a disk is full", "Make room on the disk"),
-    "java.nio.file.AccessDeniedException": permanent(
-        "this user lacks a right on a file", "Grant the right with chmod or chown"
+    "STREAMING_PYTHON_RUNNER_INITIALIZATION_TIMEOUT_FAILURE": transient(
+        "a Python worker started too slowly", "Look whether the machine is overloaded"
     ),
-    "org.apache.spark.SparkClassNotFoundException": permanent("a jar is missing", "Add it to `jars` or `driver_jars`"),
-    "java.lang.ClassNotFoundException": permanent("a jar is missing", "Add it to `jars` or `driver_jars`"),
-    "java.lang.NoClassDefFoundError": permanent("a jar is missing or of another version", "Correct `jars`"),
-    "java.lang.NoSuchMethodError": permanent("a jar is of another version than Spark", "Correct `jars`"),
+}
+# By the class of a Java exception or a part of its text; the first one that is found counts.
+TEXTS: Mapping[str, Cause] = {
+    "java.lang.OutOfMemoryError: unable to create native thread": transient(
+        "the system gave the JVM no more threads", "Raise the limit of this user (ulimit -u) or of the container"
+    ),
+    "java.lang.OutOfMemoryError": transient("the JVM ran out of memory", MEMORY),
+    "Python worker exited unexpectedly": transient("a Python worker was killed, perhaps for memory", WORKERS_MEMORY),
+    "No space left on device": transient("a disk is full", f"Make room on {_DISKS}"),
+    "java.nio.file.AccessDeniedException": permanent(*_RIGHT),
+    "(Permission denied)": permanent(*_RIGHT),
+    "(Read-only file system)": permanent("the file system is mounted read-only", "Mount it for writing"),
+    "Checksum error: file:": transient("a file of the checkpoint is damaged", _AGAIN),
+    "Failed to find data source: kafka": permanent(
+        "Spark's Kafka connector is missing", "Add the jars of spark-sql-kafka-0-10 for this Spark to `driver_jars`"
+    ),
+    "org.apache.spark.SparkClassNotFoundException": permanent(_NO_CLASS, _JAR),
+    "java.lang.ClassNotFoundException": permanent(_NO_CLASS, _JAR),
+    "failed to map segment from shared object": permanent(
+        "native code cannot be loaded, because its disk is mounted noexec",
+        "Put `record`, which has Spark's temporary files, on a disk that is not",
+    ),
+    "java.lang.NoClassDefFoundError: Could not initialize class": transient(
+        "the class failed before", "Look for its first error in the log"
+    ),
+    "java.lang.NoClassDefFoundError": permanent(
+        "a jar is missing or of another version", "Correct `driver_jars` or `jars`"
+    ),
+    "java.lang.NoSuchMethodError": permanent(
+        "a jar is of another version than Spark", "Correct `driver_jars` or `jars`"
+    ),
 }
 _CONDITION = re.compile(r"\[([A-Z][A-Z_]+)(?:\.[A-Z_.]+)?\]")
 
@@ -95,8 +174,8 @@ def of_text(text: str) -> Cause:
     found = of_condition(text)
     if found is not UNKNOWN:
         return found
-    for beginning, cause in TEXTS.items():
-        if beginning in text:
+    for part, cause in TEXTS.items():
+        if part in text:
             return cause
     return of_java(text)
 
@@ -108,8 +187,3 @@ def of_condition(text: str) -> Cause:
         if found:
             return found
     return UNKNOWN
-
-
-def out_of_memory(cause: Cause) -> bool:
-    """Whether more memory, or smaller batches, would help."""
-    return cause is not UNKNOWN and cause.remedy == MEMORY

@@ -7,20 +7,35 @@ from collections.abc import Mapping
 
 from oncebench.delivery.failures.cause import UNKNOWN, Cause, permanent, transient
 
+_RIGHT = permanent(
+    "this user may not write the file and its folder, or the disk is read-only",
+    "Grant both rights with chmod or chown, or mount the disk for writing",
+)
+_LOCK = transient("another program or task holds the file's write lock", "End that program, or its transaction")
+_RESTORE = "Restore the file with the checkpoint, from before the damage"
 CODES: Mapping[str, Cause] = {
-    "SQLITE_READONLY": permanent("this user may not write the file", "Grant the right with chmod or chown"),
-    "SQLITE_PERM": permanent("this user may not write the file", "Grant the right with chmod or chown"),
-    "SQLITE_CORRUPT": permanent("the file is damaged", "Restore file and checkpoint, from before the damage"),
-    "SQLITE_NOTADB": permanent("the file is no SQLite file", "Name an SQLite file as the output"),
+    "SQLITE_READONLY": _RIGHT,
+    "SQLITE_PERM": _RIGHT,
+    "SQLITE_CORRUPT": permanent(
+        "the file is damaged", f"{_RESTORE} or, without such a copy, take a new checkpoint, sink_id and file"
+    ),
+    "SQLITE_NOTADB": permanent("the file is no SQLite file", f"{_RESTORE} or, in a new job, name an SQLite file"),
     "SQLITE_TOOBIG": permanent("a value exceeds a limit of SQLite", "Reject such rows in the query"),
-    "SQLITE_CONSTRAINT": permanent("a row breaks a constraint of the table", "Reject such rows in the query"),
+    "SQLITE_CONSTRAINT": permanent(
+        "a row breaks a constraint of the table", "Reject such rows in the query, or drop the constraint"
+    ),
     "SQLITE_MISMATCH": permanent("the table does not take a value of a row", "Reject such rows in the query"),
-    "SQLITE_ERROR": permanent("the table is not as it was at the start", "Restore the table"),
+    "SQLITE_ERROR": permanent(
+        "a table or column is missing, or a trigger failed",
+        "Restore it or, in a new job, name a file with the tables rows, ledger and drivers",
+    ),
     "SQLITE_FULL": transient("the disk is full", "Make room on the disk"),
-    "SQLITE_BUSY": transient("another program holds the file's write lock", "End that program"),
-    "SQLITE_LOCKED": transient("another program holds the file's write lock", "End that program"),
-    "SQLITE_IOERR": transient("the disk failed", "Look at the disk"),
-    "SQLITE_CANTOPEN": transient("the file cannot be opened", "Look at the disk"),
+    "SQLITE_BUSY": _LOCK,
+    "SQLITE_LOCKED": _LOCK,
+    "SQLITE_IOERR": transient("the disk failed, or a limit of this user", "Look at the disk, its quota and ulimit -f"),
+    "SQLITE_CANTOPEN": transient(
+        "the file or its folder is gone, or this user may not read it", "Restore it, or correct path and rights"
+    ),
     "SQLITE_NOMEM": transient("the machine is out of memory"),
 }
 

@@ -7,11 +7,16 @@ from collections.abc import Mapping
 
 from oncebench.delivery.failures.cause import UNKNOWN, Cause, permanent, transient
 
-_RIGHT = "Give this user the right to write there, with chmod or chown"
 _FILE = "Move that file away or, in a new job, take another folder"
 ERRNOS: Mapping[int, Cause] = {
-    errno.EACCES: permanent("this user lacks a right on the file or folder", _RIGHT),
-    errno.EPERM: permanent("this user lacks a right on the file or folder", _RIGHT),
+    errno.EACCES: permanent(
+        "this user lacks a right on that file or folder",
+        "Give this user the right to read and write there, with chmod or chown",
+    ),
+    errno.EPERM: permanent(
+        "its owner or a flag forbids this, or the file system has no hard links",
+        "Look at its owner and flags (ls -l, lsattr) or, in a new job, take a folder on another file system",
+    ),
     errno.EROFS: permanent("the file system is mounted read-only", "Mount the file system for writing"),
     errno.EFBIG: permanent("a file would be longer than allowed", "Raise the limit (ulimit -f)"),
     errno.ENAMETOOLONG: permanent(
@@ -20,6 +25,7 @@ ERRNOS: Mapping[int, Cause] = {
     ),
     errno.ENOTDIR: permanent("a part of the path is a file, not a folder", _FILE),
     errno.EEXIST: permanent("a file has the folder's name", _FILE),
+    errno.EISDIR: permanent("a folder has the file's name", "Move that folder away"),
     errno.EXDEV: permanent(
         "the folder spans two file systems, and a rename is atomic only within one",
         "Put its subfolder .pending, with the files in it, on the file system of the folder",

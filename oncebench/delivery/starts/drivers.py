@@ -75,8 +75,8 @@ class Drivers:
         return (
             f"the checkpoint {self._journal.folder.parent} is a copy, or an older state: a start that it lacks "
             f"(driver {other[:_SHOWN]}) has written to the output with sink_id {sink_id!r}. Nothing was read or "
-            "written, and the other job goes on. Start from the checkpoint of that start, or give this job a new "
-            "checkpoint, sink_id and output."
+            "written, and the other job was not disturbed. Start from the checkpoint of that start, or give this job a "
+            "new checkpoint, sink_id and output."
         )
 
 
@@ -91,7 +91,7 @@ def refuse_newer_sink(batch: int, newest_batch: int, sink_id: str, checkpoint: s
     """
     if batch > newest_batch:
         raise RefusedStart(
-            f"the sink holds batch {batch} of sink_id {sink_id!r}, but the checkpoint {checkpoint} has no batch after "
-            f"{None if newest_batch < 0 else newest_batch}: it is new, older, or another's. Restore the right "
-            "checkpoint, or take a new checkpoint, sink_id and output."
+            f"the sink holds batch {batch} of sink_id {sink_id!r}, but the checkpoint {checkpoint} has "
+            f"{'no batch' if newest_batch < 0 else f'no batch after {newest_batch}'}: it is new, older, or another's. "
+            "Restore the right checkpoint, or take a new checkpoint, sink_id and output."
         )

@@ -106,7 +106,7 @@ class Gaps:
         if self._asked is not None and all(gap.text != self._asked for gap in self._known):
             raise RefusedStart(
                 f"accept_gap is {self._asked!r}, and this start found no such loss. Nothing was read or written. "
-                "Remove accept_gap, or give the text of the newest refusal."
+                "Remove accept_gap or --accept-gap, or give the text of the newest refusal."
             )
 
 

@@ -88,7 +88,7 @@ def _refusal(which: str, name: str, text: str) -> str:
             "or take a new checkpoint, sink_id and output."
         )
     return (
-        f"{name} is not the output that this checkpoint has written ({text}): it was made again, restored elsewhere, "
+        f"{name} is not the output that this checkpoint has written ({text}): it was deleted, made again or restored, "
         "or the address leads to another server. Nothing was read or written. Name the right output, or take a new "
         "checkpoint, sink_id and output."
     )

@@ -39,6 +39,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -188,15 +189,18 @@ class DeltaSink(Sink):
                 f"{self._table} is a URI for Spark and a relative folder for the reader of the table's log, which "
                 "would find no batches there. Give the path of a folder in a mounted file system."
             )
-        with readable(RefusedStart, self._table, "Nothing was written. Mend the table, or take another folder."):
+        with _readable(self._table):
             wrong = column_difference(self._table, self._columns)
         if wrong is not None:
             raise RefusedStart(
-                f"the Delta table {self._table} was made for other rows: {wrong}. Nothing was written. Take another "
-                "folder, or move this table away."
+                f"the Delta table {self._table} does not fit the rows: {wrong}. Nothing was written. Change the table "
+                "or the query, or take a new folder; a job that has run needs a new checkpoint and sink_id with it."
             )
         if not os.access(_existing(self._table), os.W_OK):
-            raise RefusedStart(f"{self._table} cannot be written. Nothing was written. Check its rights and its mount.")
+            raise RefusedStart(
+                f"the Delta table {self._table}, or the folder for it, cannot be written. Nothing was written. Give "
+                "this user the right to write there, and mount the disk for writing; then start again."
+            )
         self._seen.table = _exists(self._table)
         if support.variant == "claim":
             self._take_claims()
@@ -204,12 +208,12 @@ class DeltaSink(Sink):
             return
         self._app_id = f"{self._sink_id}/{checkpoint_id(self._checkpoint)}"
         log = self._table / "_delta_log"
-        with readable(RefusedStart, self._table, "Nothing was written. Mend the table's log, or take another folder."):
+        with _readable(self._table):
             entries, wrong = transactions(log), unsuitable(self._table)
         if wrong is not None:
             raise RefusedStart(
-                f"the Delta table {self._table} cannot be written exactly once: {wrong}. Nothing "
-                "was written. Take a table without that, or at-least-once."
+                f"the Delta table {self._table} cannot be written exactly once: {wrong}. Nothing was written. Take a "
+                "table without that, or at-least-once; a job that has run needs a new checkpoint and sink_id for each."
             )
         self._refuse_other_checkpoints(entries)
         if self._app_id in entries:
@@ -217,7 +221,7 @@ class DeltaSink(Sink):
             self._newest = newest_kept(log, self._app_id, entries[self._app_id])
 
     def identity(self) -> Mapping[str, str]:
-        with readable(RefusedStart, self._table, "Nothing was written. Mend the table, or take another folder."):
+        with _readable(self._table):
             return table_id(self._table)
 
     def warm_up_writer(self) -> Nothing:
@@ -226,7 +230,7 @@ class DeltaSink(Sink):
     def _take_claims(self) -> None:
         """Reads the newest claimed batch. A driver of a copied checkpoint has the same app_id, and Delta skips its."""
         self._app_id = f"{self._sink_id}/claim/{checkpoint_id(self._checkpoint)}"
-        with readable(RefusedStart, self._table, "Nothing was written. Mend the table's log, or take another folder."):
+        with _readable(self._table):
             self._newest = transactions(self._table / "_delta_log").get(self._app_id, -1)
 
     def unacknowledged_writer(self) -> Append:
@@ -280,6 +284,14 @@ class DeltaSink(Sink):
                 "Its log entry or data files were cleaned up, and its replay could not be compared. Restore them, or "
                 "take a new checkpoint, sink_id and output."
             ) from gone
+
+
+def _readable(table: Path) -> AbstractContextManager[None]:
+    return readable(
+        RefusedStart, table,
+        "Nothing was written. Mend the cause (restore a damaged table's newest state), or take a new folder, with a "
+        "new checkpoint and sink_id if the job has run.",
+    )  # fmt: skip
 
 
 @dataclass

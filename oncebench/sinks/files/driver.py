@@ -8,15 +8,15 @@ then it reads the name. So of two drivers, at least one sees the other. Readers 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
 from oncebench.delivery.contract import WHOLE_BATCH, Mark
 from oncebench.delivery.durable import fsync_folder
-from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, RefusedStart
-from oncebench.delivery.journal import DAMAGE, put_in_place_of, remove_leftovers
+from oncebench.delivery.errors import AnotherDriver, RefusedStart
+from oncebench.delivery.journal import put_in_place_of, refuse_damaged, remove_leftovers
 
 # Temporary files of the folder's id, of drivers and of claims, which a power cut may leave.
 _LEFTOVERS = "..oncebench-*.json.*"
@@ -35,7 +35,7 @@ def settle(folder: Path) -> None:
 def newest_driver(file: Path) -> tuple[str, int] | None:
     """Returns name and generation of the newest driver; None if none was noted."""
     with _refuse_damaged(file):
-        found = _read(file)
+        found = read_note(file)
         return None if found is None else (str(found["driver"]), int(found["generation"]))
 
 
@@ -62,44 +62,36 @@ def stop_if_older(file: Path, driver: str) -> None:
     if newest is not None and newest[0] != driver:
         raise AnotherDriver(
             f"another driver has taken this sink_id in {file} (generation {newest[1]}). This driver stops and has "
-            "published nothing more. Let only one driver run per sink_id: two checkpoints are copies of one."
+            "published nothing more. Let only one driver run per sink_id: two checkpoints are copies of one, or two "
+            "jobs share the sink_id."
         )
 
 
 def claim(file: Path, batch: int, driver: str) -> None:
     """Notes durably that a driver claims a batch, or writes at all (NO_BATCH)."""
-    try:
-        put_in_place_of(file.parent, file.name, {"batch": batch, "driver": driver})
-    except OSError as error:
-        raise DeliveryFailed(
-            f"batch {batch} could not be claimed in {file}: {error}. Nothing of it was written, and a restart leaves "
-            "it out, as at-most-once allows."
-        ) from error
+    put_in_place_of(file.parent, file.name, {"batch": batch, "driver": driver})
 
 
 def claimed(file: Path) -> dict[int, Mark]:
     """Returns the newest claimed batch and its writer as a mark."""
     with _refuse_damaged(file):
-        found = _read(file)
+        found = read_note(file)
         # Under exactly-once the final names show the batches, and the note (NO_BATCH) shows only who has written last.
         return {} if found is None else {WHOLE_BATCH: Mark(int(found["batch"]), 0, 0, str(found["driver"]))}
 
 
-def _read(file: Path) -> Mapping[str, Any] | None:
+def read_note(file: Path) -> Mapping[str, Any] | None:
+    """Returns a note of the folder; None if there is none."""
     try:
         return dict(json.loads(file.read_text()))
     except FileNotFoundError:
         return None
 
 
-@contextmanager
-def _refuse_damaged(file: Path) -> Iterator[None]:
+def _refuse_damaged(file: Path) -> AbstractContextManager[None]:
     """Converts errors of a note that is not as it was written to RefusedStart; it is no part of the checkpoint."""
-    try:
-        yield
-    except DAMAGE as error:
-        raise RefusedStart(
-            f"{file} is damaged ({type(error).__name__}: {error}). If no other checkpoint has written here as this "
-            "sink_id, remove the file and start again: the start makes a new one. Otherwise take a new checkpoint, "
-            "sink_id and output."
-        ) from error
+    return refuse_damaged(
+        file,
+        "If only this checkpoint has written here as this sink_id, and it is no older copy, remove the file and start "
+        "again. Otherwise take a new checkpoint, sink_id and output.",
+    )

@@ -24,7 +24,6 @@ query over the same rows would run the stateful operator twice.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
@@ -55,12 +54,13 @@ from oncebench.delivery.contract import (
 )
 from oncebench.delivery.durable import fsync_folder, is_uri, make_folder
 from oncebench.delivery.errors import CommitRefused, CommitUncertain, RefusedStart
-from oncebench.delivery.failures.cause import failure
+from oncebench.delivery.failures.cause import dropped, failure, not_claimed
+from oncebench.delivery.failures.paths import at
 from oncebench.delivery.failures.system import of_errno
-from oncebench.delivery.journal import put_exclusively
+from oncebench.delivery.journal import put_exclusively, refuse_damaged
 from oncebench.delivery.quarantine import without_rejected
 from oncebench.sinks.files.disk import error_text, refused
-from oncebench.sinks.files.driver import claim, claimed, newest_driver, settle, stop_if_older, take
+from oncebench.sinks.files.driver import claim, claimed, newest_driver, read_note, settle, stop_if_older, take
 from oncebench.sinks.files.folder import PENDING, SPARK_METADATA, names_in
 from oncebench.sinks.files.formats import JSON_LINES, PARQUET, Format
 
@@ -169,10 +169,8 @@ class FileWriter:
             if not isinstance(error, OSError):
                 raise
             where = f"batch {task.batch}, partition {task.partition}"
-            unseen = "and readers see no part of this file"
-            raise failure(
-                of_errno(error.errno), f"{where}: cannot write {path} ({error.strerror or error}), {unseen}"
-            ) from error
+            what = f"{error.strerror or error}{at(error, path)}"
+            raise failure(of_errno(error.errno), f"{where}: cannot write {path}: {what}") from error
         task.reach("after-prepare")
         return {} if self.visible_as else {"file": name}, {"prepare": prepare_ms}
 
@@ -222,10 +220,14 @@ class FileSink(Sink):
         return self._form.encode(rows)
 
     def identity(self) -> Mapping[str, str]:
-        try:
-            return {"folder": str(json.loads((self._names.folder / ID_FILE).read_text())["id"])}
-        except (OSError, ValueError, LookupError, TypeError):  # a folder without our file is another one
-            return {}
+        file = self._names.folder / ID_FILE
+        advice = (
+            'Replace its content by {"id": ".."}, with the folder\'s id that journal/places.json has in the '
+            "checkpoint of any job that writes here. If there is none, remove the file."
+        )
+        with refused(self._names.folder), refuse_damaged(file, f"{advice} Then start again."):
+            found = read_note(file)
+            return {} if found is None else {"folder": str(found["id"])}  # a folder without our file is another one
 
     def make_identity(self) -> None:
         """See `Sink.make_identity`: a folder gets a file with a random id."""
@@ -250,7 +252,7 @@ class FileSink(Sink):
             for name in names_in(names.pending) - kept:
                 if names.is_older(name):
                     (names.pending / name).unlink(missing_ok=True)
-        self._marks = {p: mark for p, mark in self._found_marks().items() if mark.batch != NO_BATCH}
+            self._marks = {p: mark for p, mark in self._found_marks().items() if mark.batch != NO_BATCH}
 
     def warm_up_writer(self) -> FileWriter:
         return self.prepare_writer()
@@ -277,8 +279,15 @@ class FileSink(Sink):
         return found
 
     def claim(self, batch: int) -> None:
-        claim(self._names.claimed, batch, self._names.driver)
-        stop_if_older(self._names.holder, self._names.driver)
+        folder = self._names.folder
+        try:
+            claim(self._names.claimed, batch, self._names.driver)
+            stop_if_older(self._names.holder, self._names.driver)
+        except OSError as error:
+            where = f"in {folder}: {error.strerror or error}{at(error, folder)}"
+            raise not_claimed(of_errno(error.errno), where, batch) from error
+        except RefusedStart as error:  # a note is damaged
+            raise RefusedStart(f"{error} {dropped(batch)}") from error
 
     def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
         """See `Sink.commit`: a file that is neither hidden nor visible is lost.
@@ -286,18 +295,18 @@ class FileSink(Sink):
         Raises: AnotherDriver: another driver has taken this sink_id in the folder. CommitUncertain: the file system
             refused, or another pipeline has a file of that name.
         """
-        if not self._wrote:  # a final name does not show who made it
-            claim(self._names.claimed, NO_BATCH, self._names.driver)
-        self._wrote = True
-        stop_if_older(self._names.holder, self._names.driver)
         try:
+            if not self._wrote:  # a final name does not show who made it
+                claim(self._names.claimed, NO_BATCH, self._names.driver)
+            self._wrote = True
+            stop_if_older(self._names.holder, self._names.driver)
             lost = {partition for partition, entry in prepared.items() if not self._publish(str(entry["file"]))}
             fsync_folder(self._names.folder)
         except OSError as error:
             kind = CommitRefused if of_errno(error.errno).permanent else CommitUncertain
             raise kind(
-                f"batch {batch}: {error_text(self._names.folder, error)}. The batch is decided: start again after "
-                "that, and the replay finishes it."
+                f"batch {batch}: {error_text(self._names.folder, error)}, then start again. The batch is decided, and "
+                "the replay finishes it."
             ) from error
         return lost
 
@@ -309,9 +318,9 @@ class FileSink(Sink):
         if visible.exists() and not hidden.samefile(visible):
             raise CommitRefused(
                 f"{visible} exists already, and {hidden} was prepared for the same name: two pipelines write as "
-                f"sink_id {self._names.sink_id!r}, or files were restored by hand. Neither was changed: remove "
-                f"{visible.name} if both hold the same rows, or else rename it and give the other pipeline another "
-                "sink_id. Then start again: the prepared file gets the name."
+                f"sink_id {self._names.sink_id!r}, or files were restored by hand. If both hold the same "
+                f"rows, remove {visible.name}; otherwise rename it, and give the other pipeline a checkpoint, sink_id "
+                "and output of its own. Then start again: the prepared file gets the name."
             )
         try:
             hidden.rename(visible)
@@ -348,7 +357,7 @@ class FileSink(Sink):
         if support.variant != NATIVE and (self._names.folder / SPARK_METADATA).exists():
             raise RefusedStart(
                 f"{self._names.folder} belongs to Spark's file sink: its log ({SPARK_METADATA}) hides every other file "
-                "from Spark readers. Take an empty folder."
+                "from Spark readers. Give each of the two jobs a folder of its own."
             )
 
     def _try_out(self) -> None:

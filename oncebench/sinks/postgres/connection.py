@@ -30,6 +30,7 @@ SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key",
 HIDDEN = "***"
 # libpq does not print passwords, but another text may contain one by chance. Shorter texts occur in any sentence.
 SHORTEST_SECRET = 4
+_EXAMPLE = "postgresql://user@host:5432/database"
 _URIS = ("postgresql://", "postgres://")
 CONNECT_LIMIT_S = 5  # per address: a running server answers in milliseconds, a distant and busy server within a second
 # A batch locks rows while it is written. A lock that is held for longer belongs to a transaction of a paused process,
@@ -99,7 +100,7 @@ class Names:
         if more > 0 or ":" in self.sink_id:
             raise RefusedStart(
                 f"sink_id {self.sink_id!r} cannot begin the name of a prepared transaction (at most {GID_BYTES} bytes "
-                f"in all, no colon): take one of at most {len(self.sink_id.encode()) - more} bytes"
+                f"in all, no colon). Take one without a colon, of at most {len(self.sink_id.encode()) - more} bytes."
             )
 
 
@@ -112,8 +113,8 @@ def dsn() -> str:
     found = os.environ.get(VARIABLE)
     if not found:
         raise RefusedStart(
-            f"the environment variable {VARIABLE} is not set. It must hold the DSN of the PostgreSQL server. On a "
-            f"cluster set it also for the executors: spark.executorEnv.{VARIABLE}"
+            f"the environment variable {VARIABLE} is not set. It must hold the DSN of the PostgreSQL server, such as "
+            f"{_EXAMPLE}. On a cluster set it also for the executors: spark.executorEnv.{VARIABLE}"
         )
     return found
 
@@ -132,10 +133,10 @@ def parts(text: str) -> Mapping[str, str]:
         # libpq ends a password at the first `/` or `@` and takes the rest for a host, which messages would contain.
         authority, _, path = text.split("://", 1)[1].split("?", maxsplit=1)[0].partition("/")
         if "@" in path or authority.count("@") > 1:
-            raise ValueError("not a DSN: in a URI's password write / as %2F and @ as %40")
+            raise ValueError("not a DSN. In a URI's password write / as %2F and @ as %40")
     if found:
         return found
-    raise ValueError("not a DSN that libpq understands, for example postgresql://user@host:5432/database")
+    raise ValueError(f"not a DSN that libpq understands. Write it like {_EXAMPLE}")
 
 
 def secrets(text: str) -> list[str]:
@@ -182,7 +183,7 @@ def connect(application: str, text: str | None = None) -> psycopg.Connection:
     try:
         limit_s = parts(text).get("connect_timeout", str(CONNECT_LIMIT_S))
     except ValueError as error:
-        raise RefusedStart(f"{VARIABLE} holds {error}") from None
+        raise RefusedStart(f"the value of {VARIABLE} is {error}") from None
     if not limit_s.isdecimal():
         raise RefusedStart(f"{VARIABLE} holds connect_timeout={limit_s}: it must be a whole number of seconds")
     connection = psycopg.connect(

@@ -50,6 +50,7 @@ def end_older(connection: psycopg.Connection, names: Names) -> None:
             pids = ", ".join(map(str, older))
             raise RefusedStart(
                 f"older drivers of sink_id {names.sink_id} still have sessions (pid {pids}) that could not "
-                f"be ended ({refused or 'they do not answer'}): call pg_terminate_backend on them, then start again"
+                f"be ended ({refused or 'they do not answer'}). Run SELECT pg_terminate_backend(pid) for each as a "
+                "superuser, then start again."
             )
         time.sleep(FENCE_PAUSE_S)

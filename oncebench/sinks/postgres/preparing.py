@@ -51,8 +51,8 @@ def refuse_unpreparable(connection: psycopg.Connection, names: Names, schema: St
     except psycopg.errors.FeatureNotSupported as error:
         connection.execute("ROLLBACK")
         raise RefusedStart(
-            f"table {names.table!r} cannot be written with two-phase: {error_text(error)}. A trigger of the table does "
-            f"this. {IDEMPOTENT}."
+            f"table {names.table!r} cannot be written with two-phase: {error_text(error)}. A trigger or partition of "
+            f"the table does this. {IDEMPOTENT}."
         ) from error
     except psycopg.errors.IntegrityError as error:  # a constraint that is checked at the end
         connection.execute("ROLLBACK")

@@ -15,15 +15,20 @@ import psycopg
 from psycopg import sql
 
 from oncebench.delivery.errors import NoPostgres, RefusedStart
-from oncebench.delivery.failures.postgres import of_sqlstate
+from oncebench.delivery.failures.postgres import LOGIN, NEW_JOB, of_sqlstate
 from oncebench.sinks.postgres.connection import dsn, error_text, redacted
 
 # What a server answers to a login that will never succeed; libpq passes on the words only.
-_REFUSED_LOGIN = ("authentication failed", "does not exist", "no pg_hba.conf entry", "no password supplied")
+_REFUSED_LOGIN = ("authentication failed", "does not exist", "no pg_hba.conf entry", "no password supplied",
+                  "not permitted to log in")  # fmt: skip
 _ACTIVE = "SELECT row_security_active(to_regclass(%s)::oid), current_user WHERE to_regclass(%s) IS NOT NULL"
 # A key column that the rows do not fill, such as a serial number, distinguishes a row from its copy.
 _UNIQUE = """
-SELECT i.relname, pg_get_indexdef(x.indexrelid) FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid
+SELECT i.relname, pg_get_indexdef(x.indexrelid),
+  CASE WHEN c.conname IS NULL THEN format('DROP INDEX %%s', x.indexrelid::regclass)
+       ELSE format('ALTER TABLE %%s DROP CONSTRAINT %%I', x.indrelid::regclass, c.conname) END
+FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid
+LEFT JOIN pg_constraint c ON c.conindid = x.indexrelid AND c.contype IN ('p', 'u', 'x')
 WHERE x.indrelid = to_regclass(%s) AND (x.indisunique OR x.indisexclusion) AND NOT EXISTS (
   SELECT FROM unnest(x.indkey::int2[]) WITH ORDINALITY AS k (number, place)
   JOIN pg_attribute a ON a.attrelid = x.indrelid AND a.attnum = k.number
@@ -39,9 +44,10 @@ def refuse_row_security(connection: psycopg.Connection, tables: Sequence[str]) -
         found = connection.execute(_ACTIVE, (name, name)).fetchone()
         if found is not None and found[0]:
             raise RefusedStart(
-                f"row-level security may hide rows of table {table!r} from role {found[1]!r}: the sink would not see "
-                "its markers, and would write rows twice. Nothing was written. Run as a superuser ALTER "
-                f"ROLE {found[1]} BYPASSRLS, or run ALTER TABLE {name} DISABLE ROW LEVEL SECURITY."
+                f"row-level security may hide rows of table {table!r} from role {found[1]!r}, and the sink must see "
+                "all of its rows and markers. Nothing was written. Run as a superuser "
+                f"ALTER ROLE {sql.Identifier(found[1]).as_string(connection)} BYPASSRLS, or run ALTER TABLE {name} "
+                "DISABLE ROW LEVEL SECURITY."
             )
 
 
@@ -56,12 +62,11 @@ def refuse_unique_rows(connection: psycopg.Connection, table: str, columns: Sequ
     name = sql.Identifier(table).as_string(connection)
     found = connection.execute(_UNIQUE, (name, list(columns))).fetchall()
     if found:
-        index, definition = found[0]
+        index, definition, statement = found[0]
         raise RefusedStart(
             f"table {table!r} has the index {index} ({definition}), which takes a row once: at-least-once writes rows "
-            "again after a crash, and each restart would fail. Nothing was written. Drop the index, or "
-            "take exactly-once (idempotent, two-phase, or upsert, which needs such an index) with a new checkpoint and "
-            "sink_id."
+            f"again after a crash, and each restart would fail. Nothing was written. Run {statement}, or take "
+            f"exactly-once {NEW_JOB}."
         )
 
 
@@ -76,9 +81,11 @@ def unusable(
     """
     text = f"PostgreSQL at {redacted(dsn())} cannot be used: {error_text(error)}"
     if of_sqlstate(error.sqlstate).permanent or _wrong_place(error):
-        remedy = of_sqlstate(error.sqlstate).remedy if error.sqlstate else "Correct the DSN"
+        remedy = of_sqlstate(error.sqlstate).remedy if error.sqlstate else LOGIN
         return RefusedStart(f"{text}. {remedy}, then start again.")
-    return NoPostgres(f"{text}. {otherwise}")
+    remedy = of_sqlstate(error.sqlstate).remedy if error.sqlstate else ""
+    step = f"{remedy}. " if remedy else ""
+    return NoPostgres(f"{text}. {step}{otherwise}")
 
 
 def _wrong_place(error: psycopg.Error) -> bool:

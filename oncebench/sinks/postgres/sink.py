@@ -52,9 +52,9 @@ from oncebench.delivery.contract import (
     SinkSettings,
     Support,
 )
-from oncebench.delivery.errors import AnotherDriver, CommitRefused, CommitUncertain, RefusedStart
-from oncebench.delivery.failures.cause import failure
-from oncebench.delivery.failures.postgres import of_sqlstate
+from oncebench.delivery.errors import AnotherDriver, CommitRefused, CommitUncertain, NoPostgres, RefusedStart
+from oncebench.delivery.failures.cause import not_claimed
+from oncebench.delivery.failures.postgres import NEW_JOB, of_sqlstate
 from oncebench.delivery.quarantine import without_rejected
 from oncebench.sinks.postgres import preparing, tables
 from oncebench.sinks.postgres.connection import Names, connect, dsn, error_text, missing, parts
@@ -161,15 +161,11 @@ class PostgresSink(Sink):
         try:
             first = self._claims(batch)
         except psycopg.Error as error:
-            raise failure(
-                of_sqlstate(error.sqlstate),
-                f"batch {batch} could not be claimed: {error_text(error)}. Nothing of it was written, and a restart "
-                "leaves it out, as at-most-once allows",
-            ) from error
+            raise not_claimed(of_sqlstate(error.sqlstate), f"in PostgreSQL: {error_text(error)}", batch) from error
         if not first:
             raise AnotherDriver(
-                f"batch {batch} of {self._names.sink_id} belongs to another driver, which has taken a newer epoch or "
-                "claimed this batch: its checkpoint is a copy. This driver stops and has written nothing more. Let "
+                f"another driver of sink_id {self._names.sink_id} has taken a newer epoch or claimed batch {batch}. "
+                "Its checkpoint is a copy, or two jobs share the sink_id. This driver has written nothing more: let "
                 "only one driver run per sink_id."
             )
 
@@ -248,18 +244,25 @@ class PostgresSink(Sink):
 
     def _check(self, connection: psycopg.Connection, support: Support) -> None:
         if connection.info.server_version < OLDEST_SERVER:
-            raise RefusedStart(f"PostgreSQL 13 or newer is needed, this is {_setting(connection, 'server_version')}")
+            raise RefusedStart(
+                f"this server is PostgreSQL {_setting(connection, 'server_version')}, and 13 or newer is needed. Name "
+                "such a server in ONCEBENCH_POSTGRES."
+            )
         if _setting(connection, "server_encoding") != "UTF8":
             raise RefusedStart(
-                "the database's encoding must be UTF8: no other encoding stores every text. Name a database with it."
+                f"database {connection.info.dbname!r} has the encoding {_setting(connection, 'server_encoding')}, and "
+                "only UTF8 stores every text. Name a database with ENCODING 'UTF8' in ONCEBENCH_POSTGRES."
             )
         if connection.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
-            raise RefusedStart("this server is a standby and takes no writes. Name the primary.")
+            raise NoPostgres(
+                "this server is a standby and takes no writes. No row was read or written. Name the primary in "
+                "ONCEBENCH_POSTGRES, or start again when this server is promoted."
+            )
         if support.guarantee != AT_MOST_ONCE and _setting(connection, "fsync") == "off":
             raise RefusedStart(
                 "this server runs with fsync = off. A crash of its machine may undo commits or damage all its data, "
                 f"and {support.guarantee} promises that nothing is lost. Set fsync = on in postgresql.conf and reload "
-                "the server, or take at-most-once."
+                f"the server, or take at-most-once {NEW_JOB}."
             )
         tables.check_table(connection, self._names.table, self._schema, self._variant in INSERTING)
         if support.guarantee == AT_LEAST_ONCE:
@@ -270,7 +273,7 @@ class PostgresSink(Sink):
             raise RefusedStart(
                 f"two-phase needs a prepared transaction per task, and max_prepared_transactions is {allowed}. Set it "
                 f"to {2 * self.partitions} or more in postgresql.conf and restart the server, or take the variant "
-                "idempotent."
+                f"idempotent {NEW_JOB}."
             )
         if self._variant == "native":
             self._jdbc()
@@ -286,7 +289,7 @@ class PostgresSink(Sink):
         if not self._row_id or unknown or len(self._row_id) == len(self._schema.names):
             raise RefusedStart(
                 f"upsert needs the columns that identify a row, some of {self._schema.names} and not all; row_id is "
-                f"{list(self._row_id)}. Correct ID in pipeline/rows.py."
+                f"{list(self._row_id)}. Correct row_id of PostgresSink, or ID in pipeline/rows.py."
             )
 
     def _roll_back_orphans(self, connection: psycopg.Connection, decided: Collection[str]) -> None:
@@ -311,10 +314,12 @@ class PostgresSink(Sink):
                 busy = isinstance(error, psycopg.errors.ObjectNotInPrerequisiteState)
                 again = busy or self._open is None or missing(self._open, error)
                 if not again or time.monotonic() > deadline:
-                    kind = CommitRefused if of_sqlstate(error.sqlstate).permanent else CommitUncertain
+                    refused = of_sqlstate(error.sqlstate).permanent
+                    kind = CommitRefused if refused else CommitUncertain
                     raise kind(
                         f"batch {batch}, partition {partition}: {gid} could not be committed: {error_text(error)}. The "
-                        "batch is decided: start again when PostgreSQL works, and the replay finishes it."
+                        "batch is decided, and its replay commits it. Start again "
+                        f"{'as the role that prepared it (pg_prepared_xacts)' if refused else 'when PostgreSQL works'}."
                     ) from error
                 if not busy:
                     self.close()
@@ -324,7 +329,9 @@ class PostgresSink(Sink):
         """Returns options of Spark's JDBC writer for the DSN. Its COMMIT also waits for the disk."""
         info, given = self._connection().info, parts(dsn())
         if info.host.startswith(("/", "@")):
-            raise RefusedStart("Spark's JDBC writer cannot use a Unix socket. Name the server by host and port.")
+            raise RefusedStart(
+                "Spark's JDBC writer cannot use a Unix socket. Name the server by host and port in ONCEBENCH_POSTGRES."
+            )
         host = f"[{info.host}]" if ":" in info.host else info.host
         found = {name: given.get(name) or os.environ.get(variable, "") for name, variable in _TLS.items()}
         more = {name: value for name, value in found.items() if value}

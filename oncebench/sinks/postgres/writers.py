@@ -24,7 +24,7 @@ from psycopg import sql
 from oncebench.delivery.contract import Mark, TaskView
 from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, NondeterministicReplay, PermanentFailure
 from oncebench.delivery.failures.cause import NO_RESTART, RESTART, failure
-from oncebench.delivery.failures.postgres import of_sqlstate
+from oncebench.delivery.failures.postgres import NEW_JOB, of_sqlstate
 from oncebench.sinks.postgres import tables
 from oncebench.sinks.postgres.connection import Names, connect, error_text, missing
 from oncebench.sinks.postgres.slots import wait_for_slots
@@ -59,6 +59,16 @@ def _commit(connection: psycopg.Connection) -> None:
     that commits nothing, and never again. A proxy that reads the traffic, such as the suite's, would misread this.
     """
     connection.execute("COMMIT", prepare=False)
+
+
+def _refuse_fewer(taken: int, task: TaskView) -> None:
+    """Raises PermanentFailure if the table took fewer rows than the task has."""
+    if taken != task.counted()[0]:
+        raise PermanentFailure(
+            f"batch {task.batch}, partition {task.partition}: the table took {taken} of {task.counted()[0]} rows, "
+            "because a trigger or rule keeps rows out; nothing of this partition was committed. "
+            f"{NO_RESTART} Remove the trigger or rule, then start again."
+        )
 
 
 def _listed(names: Sequence[str]) -> sql.Composed:
@@ -107,12 +117,7 @@ class Appender:
                 task.reach("before-prepare")
                 started = time.perf_counter()
             taken = cursor.rowcount
-        if taken != task.counted()[0]:
-            raise PermanentFailure(
-                f"batch {task.batch}, partition {task.partition}: the table took {taken} of {task.counted()[0]} rows, "
-                "because a trigger or rule keeps rows out; nothing of this partition was committed. "
-                f"{NO_RESTART} Remove the trigger or rule, then start again."
-            )
+        _refuse_fewer(taken, task)
         timings["copy"] = (time.perf_counter() - started) * 1000
         prepared = self._end(connection, task, names)
         timings["prepare"] = (time.perf_counter() - started) * 1000
@@ -133,6 +138,11 @@ class Appender:
             _drop(self.names)
             connection = _connection(self.names)
             newest = self._newest_epoch(connection)
+        if newest is None or newest < self.names.epoch:
+            raise DeliveryFailed(
+                f"oncebench_epochs has epoch {newest} of sink_id {self.names.sink_id}, and this driver took "
+                f"{self.names.epoch}: the table was emptied or restored. The next start takes a new epoch. {RESTART}"
+            )
         if newest != self.names.epoch:
             raise AnotherDriver(
                 f"another driver of {self.names.sink_id} was started (epoch {newest}); this worker belongs to epoch "
@@ -155,12 +165,12 @@ class Appender:
         where = f"batch {task.batch}, partition {task.partition}"
         if isinstance(error, psycopg.errors.LockNotAvailable):
             return DeliveryFailed(
-                f"{where}: another transaction locks what this one must write ({error_text(error)}), for example a "
-                f"paused driver of sink_id {self.names.sink_id}. Look for it in pg_stat_activity (application_name "
-                f"{self.names.application_prefix}...) and pg_prepared_xacts; a restart of the pipeline ends both."
+                f"{where}: another transaction locks what this one must write ({error_text(error)}). The next start "
+                f"ends those of sink_id {self.names.sink_id} (application_name {self.names.application_prefix}...); "
+                f"end another's yourself: pg_stat_activity and pg_prepared_xacts list them. {RESTART}"
             )
         code = "" if error.sqlstate is None else f", SQLSTATE {error.sqlstate}"
-        text = f"{where}: PostgreSQL did not take it: {error_text(error)}{code}"
+        text = f"{where}: PostgreSQL did not take the rows: {error_text(error)}{code}"
         return failure(of_sqlstate(error.sqlstate), text)
 
 
@@ -189,7 +199,7 @@ class Upserter(Appender):
                 raise PermanentFailure(
                     f"{name!r} is null in a row of batch {task.batch}, partition {task.partition}, and an upsert needs "
                     "the id of every row. Nothing of this partition was written. Reject such rows in the query, or "
-                    "take another variant."
+                    f"take another variant {NEW_JOB}."
                 )
         return rows
 
@@ -207,7 +217,7 @@ class Upserter(Appender):
             sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in names if name not in self.row_id
         )
         insert = sql.SQL("INSERT INTO {} ({cols}) SELECT {cols} FROM {} ON CONFLICT ({index}) DO UPDATE SET {new}")
-        connection.execute(
+        made = connection.execute(
             insert.format(
                 sql.Identifier(self.names.table),
                 _STAGED,
@@ -216,6 +226,13 @@ class Upserter(Appender):
                 new=new,
             )
         )
+        if made.rowcount < task.counted()[0]:  # a trigger may suppress an update that changes nothing
+            same = sql.SQL(" AND ").join(sql.SQL("t.{0} = s.{0}").format(sql.Identifier(name)) for name in self.row_id)
+            absent = sql.SQL("SELECT count(*) FROM {} AS s WHERE NOT EXISTS (SELECT FROM {} AS t WHERE {})")
+            (lost,) = connection.execute(absent.format(_STAGED, sql.Identifier(self.names.table), same)).fetchone() or (
+                0,
+            )
+            _refuse_fewer(task.counted()[0] - lost, task)
         return super()._end(connection, task, names)
 
 
@@ -267,7 +284,7 @@ class Marked(Appender):
             raise NondeterministicReplay(
                 f"batch {task.batch}, partition {task.partition}: the ledger has {there.rows} rows with digest "
                 f"{there.digest or 0:016x}, this run made {made.rows} with {made.digest or 0:016x}. Nothing of this "
-                "run was written: rows must depend on the input alone, and no two pipelines may share a sink_id. "
+                "partition was written: rows must depend on the input alone, and no two pipelines may share a sink_id. "
                 "Compare the pipeline's code and settings with those of the first run."
             )
 
@@ -314,6 +331,6 @@ class WarmUp:
         except psycopg.Error as error:
             raise DeliveryFailed(
                 f"a worker cannot reach PostgreSQL, but the driver could: {error_text(error)}. Compare the worker's "
-                f"address, login and connection limit with the driver's. {RESTART}"
+                "address, login and connection limit with the driver's, then start again. No row was written."
             ) from error
         return {}, {}

@@ -24,8 +24,8 @@ from pyspark.sql.types import StructType
 
 from oncebench.delivery import digest, quarantine
 from oncebench.delivery.contract import EXACTLY_ONCE, Holder, Mark, Sink, SinkKind, SinkSettings, Support
-from oncebench.delivery.errors import AnotherDriver, RefusedStart
-from oncebench.delivery.failures.cause import failure
+from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, RefusedStart
+from oncebench.delivery.failures.cause import RESTART, UNKNOWN, failure
 from oncebench.delivery.failures.sqlite import of_error
 
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:  # a full or failed disk has rolled it back
+            connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
 
@@ -102,6 +103,11 @@ class MarkedWriter:
 
     def _stop_if_older(self, connection: sqlite3.Connection) -> None:
         newest, driver = _newest(connection, self.sink_id)
+        if newest < self.generation:
+            raise DeliveryFailed(
+                f"{self.path} has generation {newest} of sink_id {self.sink_id}, and this driver took "
+                f"{self.generation}: the file was replaced or restored. Put the newest file back. {RESTART}"
+            )
         if (newest, driver) != (self.generation, self.driver):
             raise AnotherDriver(
                 f"generation {newest} of {self.sink_id} was started; this worker belongs to generation "
@@ -204,10 +210,13 @@ class SqliteSink(Sink):
             raise self._unusable(error) from error
         self._marks |= {partition: Mark(batch, 0, None) for partition, batch in batches.items()}
 
-    def _unusable(self, error: sqlite3.Error) -> RefusedStart:
-        return RefusedStart(
-            f"{self._path} is not usable ({error}): it must be an SQLite file with the tables of this sink, on a "
-            "writable disk. Name such a file as the output."
+    def _unusable(self, error: sqlite3.Error) -> RefusedStart | DeliveryFailed:
+        cause = of_error(error)
+        kind = RefusedStart if cause.permanent else DeliveryFailed
+        reason = "" if cause is UNKNOWN else f": {cause.reason}"
+        remedy = cause.remedy or "Look at the file"
+        return kind(
+            f"{self._path} cannot be used ({error}{reason}). No row was read or written. {remedy}, then start again."
         )
 
     def _take_generation(self, connection: sqlite3.Connection, generation: int) -> None:

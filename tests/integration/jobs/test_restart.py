@@ -95,7 +95,7 @@ def test_a_query_that_failed_is_restarted_in_its_process(copy: Copy, monkeypatch
 def test_a_sink_id_belongs_to_one_checkpoint_of_a_process(copy: Copy) -> None:
     copy.run()
     sink = KafkaSink(copy.topic, bootstrap_servers=copy.servers, sink_id=copy.topic)
-    with pytest.raises(RefusedStart, match="Each query needs a sink_id and a checkpoint of its own"):
+    with pytest.raises(RefusedStart, match="or a sink_id and a checkpoint of this query"):
         deliver(copy.rows(), sink, guarantee="exactly-once", checkpoint=copy.folder / "other")
     assert not (copy.folder / "other").exists()
 

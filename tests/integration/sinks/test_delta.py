@@ -108,7 +108,7 @@ def test_the_digest_of_a_commits_files_is_that_of_its_batch_for_every_type_and_n
     assert mark_of(output) == Mark(0, 3, digest_of(output, rows))
     output.spark.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")  # a driver on a machine of another zone
     other = rows.withColumn("struct", f.when(f.col("at") == 1, f.col("struct")))  # null in place of a nested time
-    with pytest.raises(NondeterministicReplay, match="Rows must depend on the input alone"):
+    with pytest.raises(NondeterministicReplay, match="Rows and their tasks must depend on the input alone"):
         output.deliver_frame(0, other)
     assert output.deliver_frame(0, rows), "the replay of the same rows is accepted"
     assert stored(output) == 3

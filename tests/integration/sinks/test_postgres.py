@@ -237,7 +237,7 @@ def test_a_paused_zombie_is_ended_before_its_locks_hold_anybody_up_and_writes_no
         drop_connections()
         writers._connections.update(zombie)
 
-    with pytest.raises(DeliveryFailed, match="PostgreSQL did not take it"):
+    with pytest.raises(DeliveryFailed, match="PostgreSQL did not take the rows"):
         write(first.idempotent_writer(), 0, 0, batch("k"), before_prepare=take_over)
     with pytest.raises(AnotherDriver, match="another driver"):
         write(first.idempotent_writer(), 1, 0, batch("later"))

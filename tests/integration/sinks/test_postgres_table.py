@@ -129,7 +129,7 @@ def test_an_index_that_is_not_unique_or_partial_is_no_help(database: psycopg.Con
 def test_a_table_with_a_row_twice_is_refused(database: psycopg.Connection, start: Start) -> None:
     make(database, "rows")
     database.execute("INSERT INTO rows VALUES ('1', 'x'), ('1', 'y')")
-    with pytest.raises(RefusedStart, match=r"'rows' holds a row \(id\) twice.*remove the duplicated rows"):
+    with pytest.raises(RefusedStart, match=r"'rows' holds a row \(id\) twice.*Remove the duplicated rows"):
         start("rows")
 
 

@@ -45,7 +45,9 @@ def test_of_two_copies_the_second_is_refused(tmp_path: Path) -> None:
     holder = follow(start(checkpoint), None)
     copy = copied(checkpoint, "copy")
     first = follow(start(checkpoint), holder)
-    with pytest.raises(RefusedStart, match=r"is a copy, or an older state.*goes on.*--accept-gap: output/driver:"):
+    with pytest.raises(
+        RefusedStart, match=r"is a copy, or an older state.*not disturbed.*--accept-gap: output/driver:"
+    ):
         follow(start(copy), first)
     follow(start(checkpoint), first)
 

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 
 from oncebench.delivery.errors import DeliveryFailed, PermanentFailure, PipelineError, QueryDied
 from oncebench.delivery.failures import delta
-from oncebench.delivery.failures.cause import NO_RESTART, REPEATED, RESTART, dropped, failure
+from oncebench.delivery.failures.cause import NO_RESTART, REPEATED, RESTART, UNLESS_THERE, dropped, failure, of_claimed
 from oncebench.delivery.failures.claimed import ClaimedWriter, claimed
 from oncebench.delivery.failures.postgres import of_sqlstate
 from oncebench.delivery.journal import Identity, open_journal
@@ -19,7 +19,7 @@ from pipeline.failures import advised
 from tests.unit.failures.test_advice import PLANNED, planned
 from tests.unit.pipeline.test_pipeline_config import config
 
-OTHERS = (RESTART, NO_RESTART, REPEATED)
+OTHERS = (RESTART, NO_RESTART, REPEATED, UNLESS_THERE)
 
 
 class Task:
@@ -52,6 +52,14 @@ def test_a_failed_write_of_a_claimed_batch_says_that_a_restart_drops_it(sqlstate
     assert said.endswith(f". {dropped(PLANNED)}")
     assert of_sqlstate(sqlstate).remedy in said
     assert not any(other in said for other in OTHERS)
+
+
+def test_a_batch_that_another_driver_has_committed_may_be_in_the_table() -> None:
+    """Under exactly-once a restart does not write it again then; under at-most-once it never does."""
+    said = str(failure(delta.of_text("[DELTA_CONCURRENT_TRANSACTION] x"), "batch 7 could not be appended: x"))
+    assert said.endswith(f"Let only one driver run. {UNLESS_THERE}")
+    assert RESTART not in said
+    assert of_claimed(said, PLANNED).endswith(f"Let only one driver run. {dropped(PLANNED)}")
 
 
 def test_a_failed_copy_of_a_rejected_record_is_made_again_by_a_restart() -> None:

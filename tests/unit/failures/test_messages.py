@@ -34,8 +34,8 @@ FIELDS = {field.name for field in dataclasses.fields(PipelineConfig)}
 FOREIGN = {
     "max_prepared_transactions", "max_connections", "max_stack_depth", "pg_prepared_xacts", "pg_stat_activity",
     "pg_terminate_backend", "search_path", "row_id", "application_name", "try_cast", "try_divide", "try_add",
-    "try_multiply", "try_to_timestamp", "try_element_at", "to_json", "connect_timeout",
-    "pg_hba", "to_pylist", "my_module", "write_batch",
+    "try_multiply", "try_mod", "try_element_at", "to_json", "connect_timeout",
+    "default_transaction_read_only", "oncebench_epochs", "pg_hba", "to_pylist", "my_module", "write_batch",
 }  # fmt: skip
 # Names with dots: settings of brokers, topics, clients, Spark and Pravega, and files.
 SETTINGS = {
@@ -47,9 +47,9 @@ SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass", "spark.sql.streaming.checkpointFileManagerClass",
     "spark.driver.memory", "spark.executor.memory", "spark.executorEnv", "controller.transaction.lease.count.min",
     "spark.readStream", "builder.master", "rows.repartition", "rows.writeStream.format", "spark.executorEnv.V",
-    "spark.api.mode",
+    "spark.api.mode", "spark.sql.shuffle.partitions", "spark.sql.streaming.queryEvolution",
 }  # fmt: skip
-FILES = (".py", ".sh", ".conf", ".properties")
+FILES = (".py", ".sh", ".conf", ".properties", ".json")
 PROGRAMS = {"kafka-acls.sh": {"--bootstrap-server", "--add", "--allow-principal", "--operation", "--topic", "--group",
                               "--transactional-id", "--resource-pattern-type", "--cluster"},
             "kafka-consumer-groups.sh": {"--bootstrap-server", "--describe", "--members", "--all-groups"},

@@ -77,6 +77,16 @@ def test_postgresqls_errors(error: type[psycopg.Error], permanent: bool) -> None
      ("delta.schema.DeltaInvariantViolationException: [DELTA_VIOLATE_CONSTRAINT_WITH_VALUES] C", True),
      ("[DELTA_CONCURRENT_WRITE] ConcurrentWriteException: x", False),
      ("java.lang.OutOfMemoryError: Java heap space", False),
+     ("java.io.FileNotFoundException: /c/offsets/.1.2f.tmp (Permission denied)", True),
+     ("Failed to find data source: kafka. Please deploy the application as per", True),
+     ("java.lang.ClassNotFoundException: org.nope.Manager", True),
+     ("java.lang.NoClassDefFoundError: org/nope/Manager", True),
+     ("java.lang.NoClassDefFoundError: Could not initialize class org.rocksdb.RocksDB", False),
+     ("java.lang.UnsatisfiedLinkError: /r/l.so: /r/l.so: failed to map segment from shared object", True),
+     ("[STATE_STORE_UNEXPECTED_EMPTY_FILE_IN_ROCKSDB_ZIP] Detected an empty file", False),
+     ("[STATE_STORE_ROW_CHECKSUM_VERIFICATION_FAILED] Row checksum verification failed", False),
+     ("org.apache.hadoop.fs.ChecksumException: Checksum error: file:/c/commits/0 at 0 exp: 1 got: 2", False),
+     ("java.io.FileNotFoundException: /c/offsets/.1.2f.tmp (No space left on device)", False),
      ("java.io.IOException: No space left on device", False)],
 )  # fmt: skip
 def test_sparks_errors(text: str, permanent: bool) -> None:

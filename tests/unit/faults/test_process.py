@@ -25,7 +25,7 @@ from tests.unit.faults.fake_pipeline import Attempt, World, run
 
 REFUSED = (
     "refused to start: the checkpoint checkpoint was made with partitions 2, and this start asks for 3. Start with "
-    "partitions 2, or take a new checkpoint, sink_id and output."
+    "partitions 2 (with deliver: spark.sql.shuffle.partitions), or take a new checkpoint, sink_id and output."
 )
 
 

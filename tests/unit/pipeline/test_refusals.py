@@ -46,7 +46,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, setting: str, pla
     (tmp_path / "file").write_text("")
     said = refusal(tmp_path, **{setting: str(tmp_path / place)})
     assert f"{setting} is '{tmp_path / place}', and no file can be made there" in said
-    assert "Give the path of a folder" in said
+    assert "Make it a folder that this user can write" in said
 
 
 @pytest.mark.parametrize("kafka", [{"nope.setting": "1"}, {"socket.timeout.ms": "abc"}])

@@ -228,7 +228,7 @@ def test_entries_of_another_checkpoint_refuse_the_start(tmp_path: Path) -> None:
 
 def test_a_read_only_table_refuses_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.access", lambda path, _mode: path != tmp_path)
-    with pytest.raises(RefusedStart, match=r"table cannot be written\. Nothing was written"):
+    with pytest.raises(RefusedStart, match=r"table, or the folder for it, cannot be written\. Nothing was written"):
         sink(tmp_path).start(IDEMPOTENT, 1, ())
 
 
@@ -327,7 +327,7 @@ def test_a_reader_reports_a_table_that_cannot_be_understood(tmp_path: Path) -> N
 def test_a_folder_in_place_of_a_log_entry_is_reported_as_damage(tmp_path: Path) -> None:
     append(tmp_path / "table", rows("a"))
     (tmp_path / "table" / "_delta_log" / f"{1:020}.json").mkdir()
-    with pytest.raises(RefusedStart, match=r"Delta table .* cannot be read: .*Mend the table"):
+    with pytest.raises(RefusedStart, match=r"Delta table .* cannot be read: .*Mend the cause"):
         sink(tmp_path).start(IDEMPOTENT, 1, ())
     with pytest.raises(ReadError, match=r"Delta table .* cannot be read: .*its log is damaged"):
         TableFollower(tmp_path / "table", "session_key").leftovers()

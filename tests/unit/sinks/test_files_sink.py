@@ -339,11 +339,11 @@ def test_a_folder_on_two_file_systems_is_refused_until_it_is_on_one(tmp_path: Pa
 
 def test_a_folder_that_cannot_be_made_refuses_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(RefusedStart, match=r"cannot write .*Move that file away or, in a new job, take another folder"):
+    with pytest.raises(RefusedStart, match=r"cannot use .*Move that file away or, in a new job, take another folder"):
         sink(tmp_path / "file")
-    with pytest.raises(RefusedStart, match=r"cannot write .*Move that file away or, in a new job, take another folder"):
+    with pytest.raises(RefusedStart, match=r"cannot use .*Move that file away or, in a new job, take another folder"):
         sink(tmp_path / "file" / "below")
-    with pytest.raises(RefusedStart, match=r"cannot write .*Take a shorter folder or.* sink_id.*Nothing was written"):
+    with pytest.raises(RefusedStart, match=r"cannot use .*Take a shorter folder or.* sink_id.*Nothing was written"):
         sink(tmp_path / ("long" * 100))
     with pytest.raises(RefusedStart, match="Take a shorter folder"):
         FileSink(JSON_LINES, str(tmp_path / ("long" * 100)), "s", 2).holder()

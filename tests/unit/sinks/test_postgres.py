@@ -56,7 +56,7 @@ def test_a_gid_is_unique_and_names_sink_batch_and_partition() -> None:
 
 
 def test_a_sink_id_too_long_for_a_gid_is_refused_with_the_limit() -> None:
-    with pytest.raises(RefusedStart, match=r"at most (\d+) bytes$") as refused:
+    with pytest.raises(RefusedStart, match=r"at most (\d+) bytes\.$") as refused:
         replace(NAMES, sink_id="s" * 150).check()
     fits = replace(NAMES, sink_id="s" * int(str(refused.value).split()[-2]))
     fits.check()
