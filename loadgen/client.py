@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from loadgen.config import LoadConfig
 from loadgen.errors import ConfigError, LoadError
+from oncebench.kafka_access.connection import is_secured, why_refused
 from oncebench.kafka_repair.addresses import RECOVERY
 
 Setting = str | int | float | bool
@@ -47,9 +48,10 @@ def settings(config: LoadConfig) -> dict[str, Setting]:
     """All settings of the producer, including the user's."""
     return {
         **DEFAULTS,
+        **config.access.client,
         **config.client,
         **RECOVERY,
-        "bootstrap.servers": config.bootstrap_servers,
+        "bootstrap.servers": config.access.bootstrap_servers,
         "enable.idempotence": True,
         "acks": "all",
         "partitioner": "murmur2_random",  # as Java for keyed records: all clients agree on a key's partition
@@ -74,6 +76,9 @@ def connect(config: LoadConfig) -> Producer:
     Raises ConfigError for settings that librdkafka refuses. Raises LoadError if no broker answers or the topic does
     not exist.
     """
+    client = config.access.client
+    if is_secured(client) and (refusal := why_refused(client, CONNECT_TIMEOUT_S)):
+        raise LoadError(f"Kafka at {config.bootstrap_servers}: {refusal.why}.")
     try:
         producer = Producer({**settings(config)})
     except KafkaException as error:

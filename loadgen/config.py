@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import field
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Self, cast
 
@@ -12,6 +13,8 @@ from pydantic.dataclasses import dataclass
 from loadgen.errors import ConfigError
 from loadgen.pacing import Rate, Shape, parse_rate, parse_shape
 from loadgen.session import EVENTS_PER_SESSION, MAX_RECORD_BYTES
+from oncebench.kafka_access.access import KafkaAccess
+from oncebench.kafka_access.refused import AccessRefused
 
 MAX_SESSIONS = 10**8
 """A session key has eight digits."""
@@ -51,7 +54,9 @@ class LoadConfig:
         events_per_session: the first events of each session; with fewer than 100 no session ends.
         record_bytes: shorter values are padded to this size.
         status_path: JSON-lines file for the status; only `python -m loadgen` writes it.
-        client: further librdkafka settings (security, linger.ms). They may hold secrets and are never written.
+        client: further librdkafka settings (linger.ms). They may hold secrets and are never written.
+        kafka_conf: a file of Java properties with the settings of the cluster, such as security.
+        kafka: further settings of the cluster, with the names of Java clients; no secrets.
 
     Raises:
         ConfigError: a field is wrong; the message names the first one, its value and what is expected.
@@ -68,6 +73,8 @@ class LoadConfig:
     record_bytes: Annotated[int, _whole(0, MAX_RECORD_BYTES)] = 0
     status_path: Annotated[Path | None, Field(description="a path")] = None
     client: Mapping[str, str | int | float | bool] = field(default_factory=dict, repr=False)
+    kafka_conf: Annotated[str, Field(description="a path")] = ""
+    kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @model_validator(mode="wrap")
     @classmethod
@@ -82,6 +89,15 @@ class LoadConfig:
         for name in self.client:
             if name in _RESERVED:
                 raise ConfigError(f"client: {name!r} cannot be set: {_RESERVED[name]}")
+        try:
+            self.access  # noqa: B018  reads and checks the settings
+        except AccessRefused as refused:
+            raise ConfigError(str(refused)) from None
+
+    @cached_property
+    def access(self) -> KafkaAccess:
+        """How clients reach the cluster."""
+        return KafkaAccess(self.bootstrap_servers, self.kafka_conf, self.kafka)
 
     @property
     def events(self) -> int:
@@ -128,4 +144,6 @@ def _message(error: Mapping[str, Any]) -> str:
         return f"{name}: the value of {setting[0]!r} must be text, a number or true/false"
     if name == "client":
         return "client: must be an object of librdkafka settings"
+    if name == "kafka":
+        return "kafka: must be an object of settings with the names of Java clients"
     return f"{name}: {error['input']!r} is not {known[name].description}"

@@ -10,6 +10,7 @@ import json
 import os
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -17,6 +18,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 from oncebench.delivery.durable import is_uri
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.failpoints import Fault, parse_fault
+from oncebench.kafka_access.access import KafkaAccess
+from oncebench.kafka_access.refused import AccessRefused
 
 # As fast as possible: the next micro-batch begins when the previous one has ended.
 TRIGGER_ASAP = 0
@@ -59,7 +62,8 @@ class PipelineConfig:
             pipeline, and no line is dropped because of its age. Otherwise see `pipeline.progress`.
         accept_gap: a loss of input or output that a refused start has printed, to go on without what is lost; see
             `oncebench.delivery.starts.gaps`.
-        kafka: librdkafka settings of every client, and of Spark's source as `kafka.NAME`. Without TLS and SASL.
+        kafka: settings of every client, and of Spark's source as `kafka.NAME`, with the names of Java clients.
+        kafka_conf: a file of Java properties with further settings, such as security; see `oncebench.kafka_access`.
         spark: the job's own Spark settings; they override those of `pipeline.spark.session`.
     """
 
@@ -90,13 +94,23 @@ class PipelineConfig:
     trace: bool = False
     progress_whole: bool = False
     accept_gap: str | None = None
-    kafka: dict[str, str] = field(default_factory=dict)
+    kafka: dict[str, str] = field(default_factory=dict, repr=False)
+    kafka_conf: str = ""
     spark: dict[str, str] = field(default_factory=dict)
 
+    @cached_property
+    def access(self) -> KafkaAccess:
+        """How clients reach the cluster.
+
+        Raises:
+            AccessRefused: a setting of `kafka` or `kafka_conf` cannot be used.
+        """
+        return KafkaAccess(self.bootstrap_servers, self.kafka_conf, self.kafka)
+
     @property
-    def kafka_client(self) -> dict[str, Any]:
+    def kafka_client(self) -> dict[str, str]:
         """The librdkafka settings of the cluster."""
-        return {"bootstrap.servers": self.bootstrap_servers, **self.kafka}
+        return self.access.client
 
     @property
     def monitoring_group(self) -> str:
@@ -156,17 +170,6 @@ def read_config(path: Path) -> PipelineConfig:
                 "would not be where Spark's files are. Give the path of a folder in a mounted file system that has "
                 "hard links and fsync, for example /data/checkpoint. HDFS and object stores are not supported."
             )
-    for name, value in sorted(fields.get("kafka", {}).items()):
-        if name in _FIXED:
-            raise RefusedStart(
-                f"{path}: the guarantees rest on {name} as the pipeline sets it. Remove it from `kafka`."
-            )
-        if name.startswith(_SECURED) or (name == "security.protocol" and value != "PLAINTEXT"):
-            raise RefusedStart(
-                f"{path}: {name} in `kafka` asks for TLS or SASL, which is not supported yet. Remove every "
-                "security.protocol, ssl.* and sasl.* setting. Name a PLAINTEXT listener of the cluster in "
-                "bootstrap_servers, in a private network."
-            )
     try:
         fields["faults"] = tuple(parse_fault(text) for text in fields.get("faults", ()))
     except ValueError as error:
@@ -175,7 +178,12 @@ def read_config(path: Path) -> PipelineConfig:
         fields[name] = tuple(fields.get(name, ()))
     for name in _FOLDERS:
         fields[name] = Path(fields[name])
-    return PipelineConfig(**fields)
+    config = PipelineConfig(**fields)
+    try:
+        config.access  # noqa: B018  reads and checks the settings
+    except AccessRefused as refused:
+        raise RefusedStart(f"{path}: {refused}.") from None
+    return config
 
 
 def write_config(config: PipelineConfig, path: Path) -> None:
@@ -194,13 +202,6 @@ _AT_LEAST = {
     "partitions": 1, "trigger_ms": TRIGGER_ASAP, "max_events_per_batch": 1, "session_timeout_ms": 1,
     "transaction_timeout_ms": 1,
 }  # fmt: skip
-# Settings of Kafka's clients on which a guarantee rests, or which have a field of their own.
-_FIXED = (
-    "bootstrap.servers", "isolation.level", "acks", "request.required.acks", "retries", "message.send.max.retries",
-    "enable.idempotence", "transactional.id", "transaction.timeout.ms", "partitioner",
-)  # fmt: skip
-
-_SECURED = ("sasl.", "ssl.")  # security.protocol is checked too: its value PLAINTEXT asks for neither
 
 
 def _is_text(value: Any) -> bool:

@@ -34,12 +34,12 @@ from oncebench.delivery.journal import Journal, open_journal
 from oncebench.delivery.protocols import native, protocol_of
 from oncebench.delivery.quarantine import Quarantine
 from oncebench.delivery.topics import settings
-from oncebench.delivery.topics.check import refuse_compacted, refuse_unfit
+from oncebench.delivery.topics.check import READ, refuse_compacted, refuse_unfit
 from oncebench.jobs.batches import Batches, rows_of
 from oncebench.jobs.checkpoint import committed_position, newest_finished, open_batch
 from oncebench.jobs.output import Target
 from oncebench.jobs.query import in_checkpoint
-from oncebench.jobs.start import identity_of, kafka_must_answer, start_sink
+from oncebench.jobs.start import identity_of, kafka_must_answer, refuse_access, start_sink
 from oncebench.sinks.folder_events import changes_in
 from pipeline.config import PipelineConfig
 from pipeline.failures import advised, explain
@@ -91,6 +91,7 @@ class Job:
         config = self.config
         refuse_task_retries(config.master)
         refuse_fixed_settings(config.spark)
+        refuse_access(config.kafka_client)
         target = target_of(config)
         driver = uuid.uuid4().hex
         with suppress(KafkaException):  # a Kafka that does not answer is reported by the second look
@@ -131,7 +132,7 @@ class Job:
     def _refuse_unfit_topics(self, limit_s: float, more: Mapping[str, int] | None = None) -> None:
         """Refuses topics that this job reads or writes, whatever its sink is; `more`: settings of the client."""
         admin = AdminClient({**self.config.kafka_client, **(more or {})})
-        refuse_unfit(admin, {self.config.input_topic: "the input topic"}, limit_s, "READ")
+        refuse_unfit(admin, {self.config.input_topic: "the input topic"}, limit_s, (READ,))
         if self.config.quarantine_topic:
             refuse_unfit(admin, {self.config.quarantine_topic: "the quarantine topic"}, limit_s)
             refuse_compacted(admin, self.config.quarantine_topic, "the quarantine topic")

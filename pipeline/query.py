@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from oncebench.delivery import quarantine
+from oncebench.kafka_access.forms import to_spark
 from pipeline.config import PipelineConfig
 from pipeline.packing import PACKED_SCHEMA, pack
 from pipeline.sessions import EVENTS_PER_ROW, OUTPUT_SCHEMA, Sessions
@@ -25,7 +26,6 @@ WATERMARK_DELAY = "0 seconds"
 def records(spark: SparkSession, config: PipelineConfig) -> DataFrame:
     """Returns the input topic as a stream of key, value, partition, offset and timestamp."""
     options = {
-        "kafka.bootstrap.servers": config.bootstrap_servers,
         "subscribe": config.input_topic,
         "startingOffsets": "earliest",
         "kafka.isolation.level": "read_committed",
@@ -40,7 +40,7 @@ def records(spark: SparkSession, config: PipelineConfig) -> DataFrame:
         "kafka.max.poll.records": "1000000",
         # Lost input is an error and never skipped.
         "failOnDataLoss": "true",
-        **{f"kafka.{name}": value for name, value in config.kafka.items()},
+        **to_spark(config.kafka_client),
     }
     if config.max_events_per_batch is not None:
         options["maxOffsetsPerTrigger"] = str(config.max_events_per_batch)

@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 
 from oncebench.audit.python.model import Expected, expected_output
 from oncebench.delivery.failpoints import parse_fault
+from oncebench.kafka_access.access import KafkaAccess
 from oncebench.lab.engine import SPARK, Engine
 from oncebench.lab.lab import Lab
 from oncebench.observe.final_read import save_topic
@@ -47,7 +48,7 @@ def wait_for(what: str, done: Callable[[], bool], watch: Iterable[Supervisor] = 
 
 def place(name: str, folder: Path) -> Place:
     """Where an output of the job's rows may be, for sinks that need no topic."""
-    return Place(name, folder, PARTITIONS, {}, str, SCHEMA, KEY)
+    return Place(name, folder, PARTITIONS, KafkaAccess(""), str, SCHEMA, KEY)
 
 
 class Fixture:

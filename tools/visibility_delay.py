@@ -39,6 +39,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType
 
 from oncebench.downloads.java import find_java
+from oncebench.kafka_access.access import KafkaAccess
 from oncebench.lab.lab import own_kafka
 from oncebench.observe.observer import follow
 from oncebench.record import OBSERVED
@@ -136,7 +137,7 @@ def sqlite(target: Mapping[str, Any]) -> Publish:
 
 
 def kafka(target: Mapping[str, Any]) -> Publish:
-    producer = Producer({**target["kafka"], "acks": "all", "linger.ms": 0})
+    producer = Producer({**KafkaAccess.of_json(target["kafka"]).client, "acks": "all", "linger.ms": 0})
 
     def publish(number: int) -> int:
         for row in step(number).to_pylist():
@@ -257,12 +258,12 @@ def main(others: int, sinks: tuple[str, ...]) -> None:
         folder = Path(temporary)
         folder.chmod(0o755)
         stack.enter_context(open_services({"postgres"} & set(sinks), folder))
-        place = Place("visibility", folder, 2, {}, str, SCHEMA, KEY)
+        place = Place("visibility", folder, 2, KafkaAccess(""), str, SCHEMA, KEY)
         if "kafka" in sinks:
             broker, _ = stack.enter_context(own_kafka(folder, find_java()))
             place = replace(
                 place,
-                kafka={"bootstrap.servers": broker.bootstrap_servers},
+                kafka=broker.access,
                 make_topic=lambda name: broker.create_topic(name, 2),
             )
         stack.enter_context(busy(others))

@@ -12,10 +12,10 @@ from typing import Any
 
 import click
 
+from oncebench.commands.shared.kafka import kafka_options
 from oncebench.commands.shared.options import (
     MAX_PARTITIONS,
     GroupedCommand,
-    kafka_option,
     keep_option,
     refuse_idle_postgres,
     work_dir_option,
@@ -25,6 +25,7 @@ from oncebench.delivery.contract import Support
 from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.batches import WARM_ROUNDS
 from oncebench.home import HOME
+from oncebench.kafka_access.access import KafkaAccess
 from oncebench.lab.lab import Lab, open_lab
 from oncebench.processes import child as process
 from oncebench.record.json_lines import read_lines
@@ -81,7 +82,7 @@ class Arm:
     show_default=True,
     help="Spark tasks per batch (same as input partitions).",
 )
-@kafka_option
+@kafka_options()
 @click.option("--json", "as_json", is_flag=True, help="Print each batch as one line of JSON instead of the table.")
 @postgres_option
 @work_dir_option
@@ -92,7 +93,7 @@ def batches(
     rows: int,
     rounds: int,
     partitions: int,
-    bootstrap_servers: str | None,
+    kafka: KafkaAccess | None,
     as_json: bool,
     work_dir: Path | None,
     keep: bool,
@@ -111,7 +112,7 @@ def batches(
     refuse_idle_postgres(arm.sink for arm in arms)
     with open_work_dir(work_dir or default_work_dir("batches")) as work, gently() as interrupted:
         refuse_used(work.path)
-        with open_lab(work.path, bootstrap_servers, {arm.sink for arm in arms}) as lab:
+        with open_lab(work.path, kafka, {arm.sink for arm in arms}) as lab:
             (work.path / "plan.json").write_text(json.dumps({"rows": rows, "rounds": rounds}))
             for arm in arms:
                 _write_arm(arm, arms, lab, work.path, partitions)
@@ -147,12 +148,12 @@ def _write_arm(arm: Arm, arms: Sequence[Arm], lab: Lab, folder: Path, partitions
     own = folder / arm.name
     own.mkdir()
     sink_id = f"ob-{time.time_ns():x}"
-    kafka = {"bootstrap.servers": lab.kafka.bootstrap_servers, **lab.kafka.client_settings}
+    kafka = lab.kafka.access
     target: dict[str, Any] = suite_sinks()[arm.sink].provide(
         Place(sink_id, own, partitions, kafka, lambda name: lab.kafka.create_topic(name, partitions), SCHEMA, KEY)
     )
     config = PipelineConfig(
-        bootstrap_servers=lab.kafka.bootstrap_servers,
+        **kafka.as_json(),
         input_topic=f"{sink_id}.in",
         output=target,
         quarantine_topic=lab.kafka.create_topic(f"{sink_id}.quarantine", partitions),

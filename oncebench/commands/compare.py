@@ -27,6 +27,7 @@ from oncebench.commands.shared.options import (
 from oncebench.commands.shared.postgres import postgres_option
 from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.series import at_least_s, run_series
+from oncebench.kafka_access.access import KafkaAccess
 from oncebench.measure import exit_code
 from oncebench.report.comparisons import comparison
 from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
@@ -85,7 +86,7 @@ def compare(
     only: str | None,
     sweep: str | None,
     repeat: int | None,
-    bootstrap_servers: str | None,
+    kafka: KafkaAccess | None,
     publish: bool,
     work_dir: Path | None,
     keep: bool,
@@ -153,7 +154,7 @@ def compare(
     try:
         place = work_dir or default_work_dir("compare")
         with suppress_interruption():
-            reports.extend(run_series(rounds, results, bootstrap_servers, place, keep, failed_runs, brief))
+            reports.extend(run_series(rounds, results, kafka, place, keep, failed_runs, brief))
     finally:  # print what was measured, also if a later cell or the clean-up failed
         if reports:
             _print(reports, results)

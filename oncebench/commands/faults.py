@@ -16,6 +16,7 @@ from oncebench.commands.shared.interruption import (
     resume_command,
     suppress_interruption,
 )
+from oncebench.commands.shared.kafka import kafka_options
 from oncebench.commands.shared.options import (
     MAX_SEED,
     keep_option,
@@ -28,6 +29,7 @@ from oncebench.commands.shared.options import (
 from oncebench.commands.shared.postgres import postgres_option
 from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.series import run_series
+from oncebench.kafka_access.access import KafkaAccess
 from oncebench.report.report import numbered
 from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
 from oncebench.report.schema import Report
@@ -98,11 +100,7 @@ class _Share(click.ParamType[tuple[int, int]]):
     help="Run only the K-th of N equal shares of all runs. Shares never overlap, so they can run in parallel. At the "
     "end, run the command without --share, and with one --resume per file of reports.",
 )
-@click.option(
-    "--bootstrap-servers",
-    metavar="HOST:PORT,..",
-    help="Your own Kafka, without faults of the broker; without the option, a broker is started.",
-)
+@kafka_options("Your own Kafka, without faults of the broker; without the option, a broker is started.")
 @publish_option
 @postgres_option
 @work_dir_option
@@ -117,7 +115,7 @@ def faults(
     open_sessions: int,
     resume: tuple[Path, ...],
     share: tuple[int, int],
-    bootstrap_servers: str | None,
+    kafka: KafkaAccess | None,
     publish: bool,
     work_dir: Path | None,
     keep: bool,
@@ -144,7 +142,7 @@ def faults(
         )
     chosen = [row for row in rows(sinks) if all(word in _title(row) for word in (only or "").split())]
     base = Cell("", "", "", rate=RATE, seed=seed, open_sessions=open_sessions)
-    wanted, started = [*dict.fromkeys(families or FAMILIES)], ours(bootstrap_servers)
+    wanted, started = [*dict.fromkeys(families or FAMILIES)], ours(kafka)
     planned = cells(chosen, wanted, base, seeds_for(seeds), started)
     no_point, not_here = left_out(chosen, wanted, started)
     if not planned:
@@ -174,9 +172,7 @@ def faults(
             place = work_dir or default_work_dir("faults")
             with suppress_interruption():
                 reports.extend(
-                    run_series(
-                        remaining, results, bootstrap_servers, place, keep, failed_runs, start_timeout_s=start_timeout_s
-                    )
+                    run_series(remaining, results, kafka, place, keep, failed_runs, start_timeout_s=start_timeout_s)
                 )
     finally:
         found = fault_matrix.cells_of(reports)

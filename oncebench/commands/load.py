@@ -14,6 +14,7 @@ import click
 from oncebench.commands.shared.options import GroupedCommand, base_cell, load_options, work_dir_option
 from oncebench.errors import ExitCode, UserError
 from oncebench.home import HOME
+from oncebench.kafka_access.access import KafkaAccess
 from oncebench.processes import child as process
 from oncebench.record.json_lines import Tail
 from oncebench.report.results import default_work_dir
@@ -36,9 +37,7 @@ TOPIC_PREFIX = "ob-load"
 @click.option("--topic", help="Existing topic of your own Kafka; needs --bootstrap-servers [default: a new topic].")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @work_dir_option
-def load(
-    topic: str | None, bootstrap_servers: str | None, as_json: bool, work_dir: Path | None, **options: Any
-) -> None:
+def load(topic: str | None, kafka: KafkaAccess | None, as_json: bool, work_dir: Path | None, **options: Any) -> None:
     """Send sessions of 100 events to a Kafka topic, and record every event in a ledger.
 
     The load is open loop: its schedule does not depend on the broker. Without --bootstrap-servers, a broker is started
@@ -49,7 +48,7 @@ def load(
     Example:
       oncebench load --rate 5000 --duration 60
     """
-    if topic is not None and bootstrap_servers is None:
+    if topic is not None and kafka is None:
         raise UserError(
             "--topic is a topic of your own Kafka. Give its address with --bootstrap-servers", exit_code=ExitCode.USAGE
         )
@@ -59,17 +58,16 @@ def load(
         config = {"rate": cell.rate, "sessions": cell.sessions, "shape": cell.shape, "seed": cell.seed,
                   "record_bytes": cell.record_bytes, "ledger_dir": str(work.path / "ledger"),
                   "status_path": str(work.path / "load.jsonl")}  # fmt: skip
-        if bootstrap_servers is not None:
-            reached = external(bootstrap_servers)
+        if kafka is not None:
+            reached = external(kafka)
             there = topic or reached.fresh_topic(TOPIC_PREFIX, cell.partitions)
-            done = _send({**config, "bootstrap_servers": bootstrap_servers, "topic": there}, work.path, interrupted)
+            done = _send({**config, **kafka.as_json(), "topic": there}, work.path, interrupted)
             if topic is None:
                 click.echo(f"the load is in topic {there}, which is left in place", err=True)
         else:
             click.echo("starting Kafka", err=True)
-            with start_kafka(work.path) as kafka:
-                fresh = kafka.fresh_topic(TOPIC_PREFIX, cell.partitions)
-                own = {"bootstrap_servers": kafka.bootstrap_servers, "topic": fresh}
+            with start_kafka(work.path) as broker:
+                own = {**broker.access.as_json(), "topic": broker.fresh_topic(TOPIC_PREFIX, cell.partitions)}
                 done = _send({**config, **own}, work.path, interrupted)
             delete_below(work.path, work.path / "kafka")
     click.echo(json.dumps(done, indent=1) if as_json else _summary(done, work.path))

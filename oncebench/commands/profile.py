@@ -24,6 +24,7 @@ from oncebench.commands.shared.options import (
 from oncebench.commands.shared.postgres import postgres_option
 from oncebench.downloads.java import find_java
 from oncebench.errors import ExitCode, UserError
+from oncebench.kafka_access.access import KafkaAccess
 from oncebench.measure import exit_code
 from oncebench.profiling.profilers import Profilers, Tools
 from oncebench.profiling.result import describe, write_pages
@@ -65,7 +66,7 @@ def profile(
     guarantee: str,
     variant: str | None,
     seconds: int,
-    bootstrap_servers: str | None,
+    kafka: KafkaAccess | None,
     work_dir: Path | None,
     keep: bool,
     **options: Any,
@@ -83,11 +84,11 @@ def profile(
       oncebench profile --sink kafka --guarantee exactly-once --rate 3000
     """
     cell = _cell(sink, guarantee, variant, seconds, options)
-    require_possible([cell], ours(bootstrap_servers))
+    require_possible([cell], ours(kafka))
     tools = Tools.find()
     place = (work_dir or default_work_dir("profile")).resolve()
     with Profilers(tools, place / FOLDER, seconds) as profilers:
-        report = run_one(cell, place, bootstrap_servers, keep, during=profilers)
+        report = run_one(cell, place, kafka, keep, during=profilers)
     click.echo(f"{cell.title}: {report['verdict']}. Files: {place}", err=True)
     if report["interrupted"]:
         sys.exit(ExitCode.INTERRUPTED)

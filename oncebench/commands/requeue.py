@@ -6,15 +6,17 @@ import sys
 
 import click
 
+from oncebench.commands.shared.kafka import kafka_options, required
 from oncebench.delivery.copies.letters import LEFT, Selection
 from oncebench.delivery.copies.requeue import TO, Outcomes, Requeue
 from oncebench.delivery.errors import RefusedStart
 from oncebench.errors import ExitCode, UserError
+from oncebench.kafka_access.access import KafkaAccess
 from oncebench.servers.kafka.external import external
 
 
 @click.command()
-@click.option("--bootstrap-servers", metavar="HOST:PORT", required=True, help="Your Kafka.")
+@kafka_options("Your Kafka.")
 @click.option("--quarantine", metavar="TOPIC", required=True, help="The quarantine topic.")
 @click.option("--reason", help="Send only records that were rejected for this reason [default: all].")
 @click.option("--to", metavar="TOPIC", help="Send them to this topic [default: the topic that each came from].")
@@ -25,7 +27,12 @@ from oncebench.servers.kafka.external import external
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be sent, and send nothing.")
 def requeue(
-    bootstrap_servers: str, quarantine: str, reason: str | None, to: str | None, group: str | None, dry_run: bool
+    kafka: KafkaAccess | None,
+    quarantine: str,
+    reason: str | None,
+    to: str | None,
+    group: str | None,
+    dry_run: bool,
 ) -> None:
     """Send rejected records back to the topic that they came from.
 
@@ -41,11 +48,10 @@ def requeue(
     Example:
       oncebench requeue --bootstrap-servers broker1:9092 --quarantine orders-bad --dry-run
     """
-    kafka = external(bootstrap_servers)
+    reached = external(required(kafka))
     selection = Selection(quarantine, group or f"{quarantine}.requeue", reason, to)
-    client = {"bootstrap.servers": kafka.bootstrap_servers, **kafka.client_settings}
     try:
-        with Requeue(client, selection) as call:
+        with Requeue(reached.access.client, selection) as call:
             outcomes = call.look()
             if not dry_run:
                 call.send()

@@ -31,6 +31,7 @@ from oncebench.delivery.failpoints import FORM
 from oncebench.disk_errors import disk_errors
 from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.series import bytes_needed
+from oncebench.kafka_access.access import KafkaAccess
 from oncebench.lab.disk import prepare_disks
 from oncebench.lab.engine import SPARK, Engine
 from oncebench.lab.lab import START_TIMEOUT_S, Lab, open_lab
@@ -94,7 +95,7 @@ def run(
     guarantee: str,
     variant: str | None,
     faults: tuple[str, ...],
-    bootstrap_servers: str | None,
+    kafka: KafkaAccess | None,
     json_path: str | None,
     work_dir: Path | None,
     keep: bool,
@@ -122,9 +123,9 @@ def run(
     )
     refuse_idle_on_lost([cell])
     refuse_idle_outage(cell)
-    require_possible([cell], ours(bootstrap_servers))
+    require_possible([cell], ours(kafka))
     place = work_dir or default_work_dir("run")
-    report = run_one(cell, place, bootstrap_servers, keep, start_timeout_s=start_timeout_s)
+    report = run_one(cell, place, kafka, keep, start_timeout_s=start_timeout_s)
     Results(LOCAL, f"run-{stamp()}").add(report)
     if json_path == "-":
         click.echo(json.dumps(report, indent=1))
@@ -181,7 +182,7 @@ def _spark(_lab: Lab) -> Engine:
 def run_one(
     cell: Cell,
     place: Path,
-    bootstrap_servers: str | None,
+    kafka: KafkaAccess | None,
     keep: bool,
     engine: Callable[[Lab], Engine] = _spark,
     during: During | None = None,
@@ -197,7 +198,7 @@ def run_one(
     with open_work_dir(place) as work, gently() as interrupted:
         refuse_used(work.path)
         require_free(work.path, bytes_needed([cell]))
-        lab_of = open_lab(work.path, bootstrap_servers, [cell.sink], start_timeout_s)
+        lab_of = open_lab(work.path, kafka, [cell.sink], start_timeout_s)
         with lab_of as lab, view(cell.brief) as show:
             report = measure(cell, lab, work.path, show, interrupted, engine(lab), during)
         if not keep:

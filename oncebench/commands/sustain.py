@@ -13,9 +13,9 @@ import click
 from loadgen.session import EVENTS_PER_SESSION
 from oncebench.commands.shared.failed_runs import FailedRuns
 from oncebench.commands.shared.interruption import progress_message, suppress_interruption
+from oncebench.commands.shared.kafka import kafka_options
 from oncebench.commands.shared.options import (
     GroupedCommand,
-    kafka_option,
     keep_option,
     publish_option,
     refuse_idle_postgres,
@@ -26,6 +26,7 @@ from oncebench.delivery.errors import PipelineError
 from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.rate_search import Found, NoAnswer, fewest_rates, of_three, search
 from oncebench.experiments.series import Run, at_least_s, open_series
+from oncebench.kafka_access.access import KafkaAccess
 from oncebench.report.comparisons import sustained
 from oncebench.report.comparisons.paired import FEWEST_ROUNDS
 from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
@@ -88,7 +89,7 @@ SHORTEST_S = WARMUP_S + 9.0
     help="Rounds that compare costs at 75 % of the slowest guarantee's rate, per sink; 0: no comparison.",
 )
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of the first load.")
-@kafka_option
+@kafka_options()
 @publish_option
 @postgres_option
 @work_dir_option
@@ -101,7 +102,7 @@ def sustain(
     precision: float,
     repeat: int,
     seed: int,
-    bootstrap_servers: str | None,
+    kafka: KafkaAccess | None,
     publish: bool,
     work_dir: Path | None,
     keep: bool,
@@ -137,7 +138,7 @@ def sustain(
     reports: list[Report] = []
     unfinished, failed_runs = list[str](), FailedRuns()
     try:
-        with open_series(largest, results, bootstrap_servers, place, keep) as (run, interrupted):
+        with open_series(largest, results, kafka, place, keep) as (run, interrupted):
             for cell in cells:
                 try:
                     keeps_up = _Probes(run, interrupted, cell, probe_s, probes).keeps_up

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from oncebench.commands.shared.kafka import kafka_options
 from oncebench.commands.shared.postgres import own_postgres_option
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.transactions.decided import ABORT, AGAIN, COMMIT, Decision, Judged
@@ -27,6 +28,7 @@ from oncebench.jobs.transactions import (
     owner_of_checkpoint,
     owner_of_sink_id,
 )
+from oncebench.kafka_access.access import KafkaAccess
 from oncebench.servers.kafka.external import external
 
 _HEADINGS = ("transaction", "batch", "partition", "generation", "state", "age", "expires in", "decision", "outcome")
@@ -60,7 +62,7 @@ class Request:
     sink: str | None
     sink_id: str | None
     output: str
-    bootstrap_servers: str | None
+    kafka: KafkaAccess | None
     as_json: bool
 
 
@@ -71,7 +73,7 @@ def _job_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--sink", metavar="NAME", help="The job's sink, if its checkpoint is gone: kafka or postgres."),
         click.option("--sink-id", metavar="ID", help="The job's sink_id, if its checkpoint is gone."),
         click.option("--output", required=True, metavar="NAME", help="The topic or table that the job writes."),
-        click.option("--bootstrap-servers", metavar="HOST:PORT,..", help="Your Kafka, for a job that writes to it."),
+        kafka_options("Your Kafka, for a job that writes to it."),
         own_postgres_option,
         click.option("--json", "as_json", is_flag=True,
                      help="Print each transaction as one line of JSON instead of the table."),
@@ -179,12 +181,9 @@ _STEPS: Mapping[Decision, str] = {
 
 @contextmanager
 def _opened(request: Request) -> Iterator[LeftOpen]:
-    kafka: dict[str, Any] = {}
-    if request.bootstrap_servers:
-        servers = external(request.bootstrap_servers)
-        kafka = {"bootstrap.servers": servers.bootstrap_servers, **servers.client_settings}
+    kafka: Mapping[str, str] = {} if request.kafka is None else external(request.kafka).access.client
     try:
-        with kafka_answers(request.bootstrap_servers or ""), closing(LeftOpen(_owner(request, kafka))) as left:
+        with kafka_answers(kafka.get("bootstrap.servers", "")), closing(LeftOpen(_owner(request, kafka))) as left:
             yield left
     except RefusedStart as refused:
         raise UserError(str(refused), exit_code=ExitCode.USAGE) from None

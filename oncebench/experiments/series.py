@@ -19,6 +19,7 @@ from pathlib import Path
 from loadgen.session import EVENTS_PER_SESSION
 from oncebench.delivery.errors import PipelineError
 from oncebench.errors import ExitCode, UserError
+from oncebench.kafka_access.access import KafkaAccess
 from oncebench.lab.disk import prepare_disks
 from oncebench.lab.lab import START_TIMEOUT_S, open_lab
 from oncebench.live.view import view
@@ -47,7 +48,7 @@ Run = Callable[[Cell, str, bool], Report]
 def open_series(
     cells: Sequence[Cell],
     results: Results,
-    bootstrap_servers: str | None,
+    kafka: KafkaAccess | None,
     place: Path,
     keep: bool,
     start_timeout_s: float = START_TIMEOUT_S,
@@ -60,7 +61,7 @@ def open_series(
     with open_work_dir(place) as work, gently() as interrupted:
         refuse_used(work.path)
         require_free(work.path, bytes_needed(cells))
-        with open_lab(work.path, bootstrap_servers, {cell.sink for cell in cells}, start_timeout_s) as lab:
+        with open_lab(work.path, kafka, {cell.sink for cell in cells}, start_timeout_s) as lab:
             numbers = count(1)
 
             def run(cell: Cell, title: str, probe: bool) -> Report:
@@ -80,7 +81,7 @@ def open_series(
 def run_series(
     cells: Sequence[Cell],
     results: Results,
-    bootstrap_servers: str | None,
+    kafka: KafkaAccess | None,
     place: Path,
     keep: bool,
     failed: Callable[[Cell, Exception], None] | None = None,
@@ -94,7 +95,7 @@ def run_series(
         title: the name of a cell in the live view.
         start_timeout_s: see `Lab`.
     """
-    with open_series(cells, results, bootstrap_servers, place, keep, start_timeout_s) as (run, interrupted):
+    with open_series(cells, results, kafka, place, keep, start_timeout_s) as (run, interrupted):
         began = time.monotonic()
         for done, cell in enumerate(cells):
             if interrupted.is_set():

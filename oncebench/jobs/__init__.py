@@ -7,6 +7,7 @@ try:
     from oncebench.delivery.quarantine import Quarantine
     from oncebench.jobs.query import deliver
     from oncebench.jobs.sinks import DeltaSink, FilesSink, KafkaSink, PostgresSink, SqliteSink
+    from oncebench.kafka_access.access import KafkaAccess
 except ModuleNotFoundError as error:
     if error.name != "pyspark":
         raise
@@ -16,4 +17,4 @@ except ModuleNotFoundError as error:
         name="pyspark",
     ) from None
 
-__all__ = ["DeltaSink", "FilesSink", "KafkaSink", "PostgresSink", "Quarantine", "SqliteSink", "deliver"]
+__all__ = ["DeltaSink", "FilesSink", "KafkaAccess", "KafkaSink", "PostgresSink", "Quarantine", "SqliteSink", "deliver"]

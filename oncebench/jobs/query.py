@@ -45,7 +45,7 @@ from oncebench.jobs.batches import Batches
 from oncebench.jobs.output import OutputChecks, Target
 from oncebench.jobs.session import SHUFFLES, refuse_unfit_rows, refuse_unfit_settings, tasks_per_batch
 from oncebench.jobs.sinks import JobSink
-from oncebench.jobs.start import identity_of, kafka_must_answer, start_sink
+from oncebench.jobs.start import identity_of, kafka_must_answer, refuse_access, start_sink
 from oncebench.jobs.watch import Watch, watch_of
 from oncebench.sinks.registry import find_kind
 
@@ -125,7 +125,9 @@ def _writer(
         variant=target.support.variant,
         **sink.more,
     )
-    with kafka_must_answer(_servers(settings, quarantine)):
+    client = settings.kafka or (quarantine.client if quarantine else {})
+    refuse_access(client)
+    with kafka_must_answer(str(client.get("bootstrap.servers", ""))):
         opened = kind.open(settings)
         opened.check_schema(rows.schema)
         each = deliverable(rows, opened)
@@ -225,8 +227,3 @@ def _in_place_of_earlier(sink: Sink, target: Target) -> Iterator[None]:
     if earlier is not None:
         with suppress(Exception):  # its query has failed, or fails now: this start has fenced it
             earlier.close()
-
-
-def _servers(settings: SinkSettings, quarantine: Quarantine | None) -> str:
-    client = settings.kafka or (quarantine.client if quarantine else {})
-    return str(client.get("bootstrap.servers", ""))

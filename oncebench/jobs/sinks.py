@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol
 
+from oncebench.delivery.errors import RefusedStart
+from oncebench.kafka_access.access import KafkaAccess
+
 
 class JobSink(Protocol):
     """A description of a sink. A class of your own with these attributes works too."""
@@ -36,11 +39,12 @@ class KafkaSink:
     """A Kafka topic. Takes the columns `key`, `value` and optionally `headers`, as Spark's Kafka sink does.
 
     Promise: under exactly-once each row is one record of a committed transaction, so readers need
-    `isolation.level=read_committed`. The topic must exist. Connections are plaintext only.
+    `isolation.level=read_committed`. The topic must exist.
 
     Attributes:
         topic: the output topic.
         bootstrap_servers: `host:port` of brokers, separated by commas.
+        kafka: instead of `bootstrap_servers`, for a cluster with TLS or a login.
         sink_id: see the module. It begins the names of transactional ids and consumer groups.
         transaction_timeout_ms: how long a transaction may stay open, from its first row to its commit, in ms. The
             broker's limit is `transaction.max.timeout.ms`.
@@ -48,9 +52,10 @@ class KafkaSink:
 
     topic: str
     _: KW_ONLY
-    bootstrap_servers: str
+    bootstrap_servers: str = ""
     sink_id: str
     transaction_timeout_ms: int = 60_000
+    kafka: KafkaAccess | None = None
 
     @property
     def kind(self) -> str:
@@ -63,9 +68,17 @@ class KafkaSink:
     @property
     def more(self) -> Mapping[str, Any]:
         return {
-            "kafka": {"bootstrap.servers": self.bootstrap_servers},
+            "kafka": self._access().client,
             "transaction_timeout_ms": self.transaction_timeout_ms,
         }
+
+    def _access(self) -> KafkaAccess:
+        if (self.kafka is None) != bool(self.bootstrap_servers):
+            raise RefusedStart(
+                f"KafkaSink({self.topic!r}) needs the address of Kafka once. Give bootstrap_servers or, for a cluster "
+                "with TLS or a login, kafka=KafkaAccess(...)."
+            )
+        return self.kafka or KafkaAccess(self.bootstrap_servers)
 
 
 @dataclass(frozen=True)

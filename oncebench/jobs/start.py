@@ -7,8 +7,9 @@ driver stops. The sink then fences that driver's producers and aborts what it le
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from confluent_kafka import KafkaException
 from kafka.errors import KafkaError
@@ -20,6 +21,7 @@ from oncebench.delivery.journal import Identity, Journal
 from oncebench.delivery.starts.drivers import refuse_newer_sink
 from oncebench.jobs.checkpoint import begun_at, last_batch, open_batch
 from oncebench.jobs.output import OutputChecks, Target
+from oncebench.kafka_access.connection import is_secured, why_refused
 
 
 def identity_of(target: Target, partitions: int) -> Identity:
@@ -57,6 +59,17 @@ def start_sink(sink: Sink, target: Target, journal: Journal, checks: OutputCheck
     journal.check_still_ours()  # a slow start may have fenced a newer driver: the newer one continues
     refuse_older_checkpoint(sink, target)
     checks.after_sink(sink)
+
+
+def refuse_access(client: Mapping[str, Any]) -> None:
+    """Refuses a secured Kafka that no later start could use; asks no Kafka without TLS and login.
+
+    Raises:
+        RefusedStart: a certificate or a login is wrong; the message names which.
+    """
+    found = why_refused(client) if is_secured(client) else None
+    if found is not None and found.lasting:
+        raise RefusedStart(f"Kafka at {client['bootstrap.servers']}: {found.why}, then start again.")
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from oncebench.downloads.java import Java, find_java
 from oncebench.downloads.maven import jars
 from oncebench.errors import MissingEnvironment
 from oncebench.faults.server import KAFKA
+from oncebench.kafka_access.access import KafkaAccess
 from oncebench.lab.spark.class_archive import prepare_spark
 from oncebench.lab.spark.home import spark_home
 from oncebench.lab.spark.stale_sockets import remove_stale_sockets
@@ -119,13 +120,14 @@ def own_kafka(folder: Path, java: Java) -> Iterator[tuple[KafkaBroker, tuple[Pro
 @contextmanager
 def open_lab(
     folder: Path,
-    bootstrap_servers: str | None = None,
+    theirs: KafkaAccess | None = None,
     sinks: Collection[str] = (),
     start_timeout_s: float = START_TIMEOUT_S,
 ) -> Iterator[Lab]:
-    """Opens a lab with a broker below `folder`, or on the Kafka at `bootstrap_servers`.
+    """Opens a lab with a broker below `folder`, or on the user's own Kafka.
 
     Args:
+        theirs: the user's own Kafka.
         sinks: names of the sinks whose servers and jars the cells need.
         start_timeout_s: see `Lab`.
 
@@ -138,21 +140,21 @@ def open_lab(
             raise MissingEnvironment(f"sink {kind.name} cannot be used here: {kind.missing}")
     remove_stale_sockets()
     java = find_java()
-    theirs = None if bootstrap_servers is None else external(bootstrap_servers)
+    reached = None if theirs is None else external(theirs)
     spark = spark_of(java)
     for bundle in {bundle for kind in kinds for bundle in kind.jars}:
         jars(bundle)
     services = {name for sink in set(sinks) for name in suite_sinks()[sink].traits.services}
-    if starting := sorted(ours(bootstrap_servers) & {KAFKA, *services}):
+    if starting := sorted(ours(theirs) & {KAFKA, *services}):
         _LOG.info("starting servers: %s", ", ".join(starting))
     with ExitStack() as stack:
         opened = stack.enter_context(open_services(services, folder))
         servers = {name: each.ours for name, each in opened.items() if each.ours is not None}
         named = {name: each.theirs for name, each in opened.items() if each.theirs is not None}
         link = None
-        if theirs is None:
+        if reached is None:
             servers[KAFKA], link = stack.enter_context(own_kafka(folder, java))
         yield Lab(
-            theirs or servers[KAFKA], java, **spark, theirs=named, servers=servers, link=link,
+            reached or servers[KAFKA], java, **spark, theirs=named, servers=servers, link=link,
             start_timeout_s=start_timeout_s,
         )  # fmt: skip

@@ -18,6 +18,7 @@ from oncebench.delivery.failpoints import parse_fault
 from oncebench.faults.catalogue import FAULTS
 from oncebench.faults.link import link_to
 from oncebench.faults.server import KAFKA, POSTGRES
+from oncebench.kafka_access.access import KafkaAccess
 from oncebench.lab.lab import Lab
 from oncebench.processes.ports import LOOPBACK
 from oncebench.scenario.cell import Cell
@@ -32,12 +33,12 @@ class Links:
     """The addresses that a pipeline uses, and the open proxies.
 
     Attributes:
-        bootstrap_servers: Kafka's address for the pipeline.
+        kafka: Kafka as the pipeline reaches it.
         environment: further environment variables of the pipeline.
         proxies: by the link's name in a fault (`link_to`).
     """
 
-    bootstrap_servers: str
+    kafka: KafkaAccess
     environment: Mapping[str, str] = field(default_factory=dict)
     proxies: Mapping[str, Any] = field(default_factory=dict)
 
@@ -49,17 +50,17 @@ def open_links(cell: Cell, lab: Lab) -> Iterator[Links]:
     wanted = {fault.breaks for fault in faults if fault.on_link}
     if cell.outage_s and lab.link is not None and suite_sinks()[cell.sink].transactional_ids is not None:
         wanted.add(KAFKA)
-    servers, environment, proxies = lab.kafka.bootstrap_servers, {}, {}
+    kafka, environment, proxies = lab.kafka.access, {}, {}
     with ExitStack() as stack:
         if KAFKA in wanted:
             assert lab.link is not None, "every broker that the suite starts has a link"
             proxy, port = lab.link
             stack.enter_context(proxy.open(port))
-            servers, proxies[link_to(KAFKA)] = f"{LOOPBACK}:{proxy.port}", proxy
+            kafka, proxies[link_to(KAFKA)] = kafka.at(f"{LOOPBACK}:{proxy.port}"), proxy
         if POSTGRES in wanted:
             dsn = lab.servers[POSTGRES].dsn
             proxy = stack.enter_context(closing(Proxy(PostgresFraming())))
             stack.enter_context(proxy.open(int(conninfo_to_dict(dsn)["port"] or 0)))
             environment[VARIABLE] = make_conninfo(dsn, host=LOOPBACK, port=proxy.port)
             proxies[link_to(POSTGRES)] = proxy
-        yield Links(servers, environment, proxies)
+        yield Links(kafka, environment, proxies)

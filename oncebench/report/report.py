@@ -323,7 +323,10 @@ def _reproduce(cell: Cell, facts: Mapping[str, Any]) -> str:
     """The command that runs the cell again, with the addresses of the user's servers."""
     kafka = facts.get("kafka") or {}
     theirs = [f"{variable}={shlex.quote(where)}" for variable, where in (facts.get("theirs") or {}).items()]
-    servers = [] if kafka.get("own", True) else ["--bootstrap-servers", shlex.quote(str(kafka["bootstrap_servers"]))]
+    given = {"--bootstrap-servers": kafka["bootstrap_servers"]} if not kafka.get("own", True) else {}
+    given |= {"--kafka-conf": kafka["kafka_conf"]} if kafka.get("kafka_conf") else {}
+    options = [*given.items(), *(("--kafka-set", f"{name}={value}") for name, value in kafka.get("kafka", {}).items())]
+    servers = [f"{option} {shlex.quote(str(value))}" for option, value in options]
     return " ".join([*theirs, cell.reproduce(_engine(facts)["program"]), *servers])
 
 

@@ -51,6 +51,7 @@ def summary(report: Report, files: Path | None = None) -> str:
         *(_fell_behind(report, latencies_below=not no_speed) if backlog_in_latency(report) else ()),
         f"  verdict     {report['verdict']}: {_MEANING[report['verdict']]}",
         *(f"              {reason}" for reason in report["reasons"]),
+        *_weaknesses(report),
         *_auditors(report),
         *_anomalies(report),
         *_counts(report),
@@ -71,6 +72,12 @@ def _head(report: Report) -> list[str]:
     faults = [*cell["faults"], *([f"{cell['random_kills']} random kills"] if cell["random_kills"] else [])]
     state = f", {cell['open_sessions']:,} open sessions" if cell.get("open_sessions") else ""
     return [f"{cell['sink']}  {cell['guarantee']}  {cell['variant']}  {', '.join(faults) or 'healthy'}{state}"]
+
+
+def _weaknesses(report: Report) -> list[str]:
+    """What the user has switched off in the security of Kafka's connections."""
+    kafka = (report.get("environment") or {}).get("kafka") or {}
+    return [f"  INSECURE    {each}" for each in (kafka.get("security") or {}).get("weaknesses", ())]
 
 
 def _fell_behind(report: Report, latencies_below: bool) -> list[str]:

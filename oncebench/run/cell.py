@@ -28,6 +28,7 @@ from oncebench.disk_errors import explain_full_disk
 from oncebench.errors import UserError
 from oncebench.faults.disk import CHECKPOINT
 from oncebench.faults.server import KAFKA
+from oncebench.kafka_access.forms import described
 from oncebench.lab.broker import open_broker
 from oncebench.lab.disk import open_disks
 from oncebench.lab.engine import SPARK, Engine
@@ -138,7 +139,7 @@ class _Run:
         self.topics = make_topics(cell, lab.kafka, self.id, folder)
         # The output topic of a sink has the same settings as the input topic.
         self.durability = lab.durability(self.topics.input, self.sink.traits.services)
-        self.config = pipeline_config(cell, lab, links.bootstrap_servers, self.topics, self.id, folder)
+        self.config = pipeline_config(cell, lab, links.kafka, self.topics, self.id, folder)
         self.supervisor = Supervisor(
             self.config,
             {**lab.environment(), **links.environment},
@@ -231,8 +232,7 @@ class _Run:
         remedy = ", and check that the sink's function returns" if self.cell.black_box else ""
         for number in range(WARM_UP_BATCHES):
             self._wait_for_servers()
-            servers, topic = self.lab.kafka.bootstrap_servers, self.topics.input
-            self.progress.sent_ahead += send_warm_up(servers, topic, self.folder, number)
+            self.progress.sent_ahead += send_warm_up(self.lab.kafka.access, self.topics.input, self.folder, number)
             timeout = ProgressTimeout(self.lab.start_timeout_s + self.cell.trigger_ms / 1000, self._warming_up)
             self._require(phase, self.progress.has_read_ahead, timeout, remedy)
 
@@ -246,8 +246,7 @@ class _Run:
         An attempt of its own reads them. It has no faults and no limit of events per batch.
         """
         count = self.cell.open_sessions
-        servers = self.lab.kafka.bootstrap_servers
-        self.progress.sent_ahead += open_sessions(servers, self.topics.input, self.folder, count)
+        self.progress.sent_ahead += open_sessions(self.lab.kafka.access, self.topics.input, self.folder, count)
         ends = self._input_ends()
         self.supervisor.start(replace(self.config, faults=(), max_events_per_batch=None))
         timeout = ProgressTimeout(self.lab.start_timeout_s + count / OPEN_SESSIONS_PER_S, self._preloaded)
@@ -276,8 +275,8 @@ class _Run:
 
     def _start_load(self) -> Child:
         self.supervisor.note("load-started")
-        servers = self.lab.kafka.bootstrap_servers
-        generator = self.processes.start_generator(load_config(self.cell, servers, self.topics, self.folder))
+        kafka = self.lab.kafka.access
+        generator = self.processes.start_generator(load_config(self.cell, kafka, self.topics, self.folder))
         self.supervisor.begin_random_kills()
         return generator
 
@@ -371,17 +370,16 @@ class _Run:
 
     def _input_ends(self) -> dict[str, int]:
         # A fault may have killed the broker just before. A busy machine was seen to take 36 s to start it again.
-        servers, topic = self.lab.kafka.bootstrap_servers, self.topics.input
-        with closing(KafkaReader(servers, topic, start_s=START_LIMIT_S)) as reader:
+        with closing(KafkaReader.of(self.lab.kafka.access.client, self.topics.input, START_LIMIT_S)) as reader:
             return {str(p): end.lso for p, end in reader.ends().items()}
 
     def _final_reads(self) -> None:
-        servers = self.lab.kafka.bootstrap_servers
+        kafka = self.lab.kafka.access.client
         settle_s = self.cell.transaction_timeout_ms / 1000 + ABORT_MARGIN_S
         output = save_output(self.sink, self.topics.target, self.folder, settle_s=settle_s)
-        with closing(KafkaReader(servers, self.topics.input)) as reader:
+        with closing(KafkaReader.of(kafka, self.topics.input)) as reader:
             source = save_topic(reader, self.folder / "input.arrow", settle_s=settle_s)
-        with closing(KafkaReader(servers, self.topics.quarantine)) as reader:
+        with closing(KafkaReader.of(kafka, self.topics.quarantine)) as reader:
             save_quarantine(reader, self.folder / "quarantine.arrow", settle_s=settle_s)
         (self.folder / "ends.json").write_text(json.dumps(ends_json(output, source), indent=1))
 
@@ -397,4 +395,5 @@ class _Run:
                 "topics": self.topics.as_json(), "kafka": self._kafka()}  # fmt: skip
 
     def _kafka(self) -> dict[str, Any]:
-        return {"bootstrap_servers": self.lab.kafka.bootstrap_servers, "own": self.lab.own_broker is not None}
+        return {**self.lab.kafka.access.as_json(), "own": self.lab.own_broker is not None,
+                **described(self.lab.kafka.access.client)}  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any
 
 from oncebench.delivery.failpoints import parse_fault
 from oncebench.faults.disk import CHECKPOINT
+from oncebench.kafka_access.access import KafkaAccess
 from oncebench.lab.lab import Lab
 from oncebench.lab.spark.master import master_for
 from oncebench.run.topics import Topics
@@ -24,16 +25,14 @@ NO_EMPTY_BATCHES = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
 OPEN_TIMEOUT_MS = 86_400_000
 
 
-def pipeline_config(
-    cell: Cell, lab: Lab, bootstrap_servers: str, topics: Topics, run: str, folder: Path
-) -> PipelineConfig:
+def pipeline_config(cell: Cell, lab: Lab, kafka: KafkaAccess, topics: Topics, run: str, folder: Path) -> PipelineConfig:
     """Returns the pipeline's configuration.
 
     Args:
-        bootstrap_servers: Kafka's address for the pipeline, possibly that of a proxy.
+        kafka: Kafka as the pipeline reaches it, possibly by a proxy.
     """
     return PipelineConfig(
-        bootstrap_servers=bootstrap_servers,
+        **kafka.as_json(),
         input_topic=topics.input,
         output=topics.target,
         quarantine_topic=topics.quarantine,
@@ -59,10 +58,10 @@ def pipeline_config(
     )
 
 
-def load_config(cell: Cell, bootstrap_servers: str, topics: Topics, folder: Path) -> dict[str, Any]:
+def load_config(cell: Cell, kafka: KafkaAccess, topics: Topics, folder: Path) -> dict[str, Any]:
     """Returns the generator's configuration (`loadgen.config`)."""
     return {
-        "bootstrap_servers": bootstrap_servers,
+        **kafka.as_json(),
         "topic": topics.input,
         "rate": cell.rate,
         "sessions": cell.sessions,

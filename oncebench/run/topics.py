@@ -44,7 +44,7 @@ def make_topics(cell: Cell, kafka: Kafka, run: str, folder: Path) -> Topics:
         name=run,
         folder=own,
         partitions=cell.partitions,
-        kafka={"bootstrap.servers": kafka.bootstrap_servers, **kafka.client_settings},
+        kafka=kafka.access,
         make_topic=lambda name: kafka.create_topic(name, cell.partitions, OUTPUT_CONFIG),
         schema=SCHEMA,
         key=KEY,

@@ -14,6 +14,7 @@ from loadgen.errors import LoadError
 from loadgen.producer import run_load
 from loadgen.session import EVENTS_PER_SESSION
 from oncebench.errors import UserError
+from oncebench.kafka_access.access import KafkaAccess
 
 # The first batches include JIT compilation and the first RocksDB files. After three batches the times have settled.
 WARM_UP_BATCHES = 3
@@ -24,18 +25,18 @@ WARM_UP_SEED = 2**63
 OPEN_EVENTS = 1
 
 
-def send_warm_up(bootstrap_servers: str, topic: str, folder: Path, number: int) -> int:
+def send_warm_up(kafka: KafkaAccess, topic: str, folder: Path, number: int) -> int:
     """Sends the sessions of warm-up batch `number`; returns the number of acknowledged events."""
-    return _send(bootstrap_servers, topic, folder / "warm-up" / str(number), WARM_UP_SESSIONS, seed=number)
+    return _send(kafka, topic, folder / "warm-up" / str(number), WARM_UP_SESSIONS, seed=number)
 
 
-def open_sessions(bootstrap_servers: str, topic: str, folder: Path, sessions: int) -> int:
+def open_sessions(kafka: KafkaAccess, topic: str, folder: Path, sessions: int) -> int:
     """Begins sessions that never end; returns the number of acknowledged events."""
-    return _send(bootstrap_servers, topic, folder / "warm-up" / "open", sessions, WARM_UP_BATCHES, OPEN_EVENTS)
+    return _send(kafka, topic, folder / "warm-up" / "open", sessions, WARM_UP_BATCHES, OPEN_EVENTS)
 
 
 def _send(
-    bootstrap_servers: str,
+    kafka: KafkaAccess,
     topic: str,
     ledger: Path,
     sessions: int,
@@ -44,7 +45,7 @@ def _send(
 ) -> int:
     ledger.parent.mkdir(exist_ok=True)
     config = LoadConfig(
-        bootstrap_servers=bootstrap_servers,
+        **kafka.as_json(),
         topic=topic,
         rate="max",
         sessions=sessions,

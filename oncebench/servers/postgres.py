@@ -27,9 +27,10 @@ from oncebench.errors import MissingEnvironment, UserError
 from oncebench.processes import child as process
 from oncebench.processes.child import Child, tail
 from oncebench.processes.ports import LOOPBACK, free_ports
+from oncebench.servers.postgres_certificate import why_refused
 from oncebench.servers.postgres_home import Home, home
 from oncebench.servers.service import Service
-from oncebench.sinks.postgres.connection import VARIABLE, connect, error_text, redacted, without_secrets
+from oncebench.sinks.postgres.connection import VARIABLE, connect, error_text, parts, redacted, without_secrets
 
 SETTINGS: Mapping[str, str] = {
     "listen_addresses": LOOPBACK,
@@ -52,6 +53,7 @@ _STOP_LIMIT_S = 30.0  # it writes a checkpoint
 _POLL_S = 0.02
 _STARTS = 3  # another process may take a free port before the server does
 _TAKEN = "Address already in use"
+_REFUSED = "certificate verify failed"  # OpenSSL's text for a server's certificate
 
 
 class PostgresServer:
@@ -216,9 +218,12 @@ def check_reachable(dsn: str) -> None:
     except RefusedStart as error:
         raise MissingEnvironment(f"{error}. Correct or unset it. Without it the suite starts its own server") from error
     except psycopg.OperationalError as error:
+        text = error_text(error, dsn)
+        if _REFUSED in text and (reason := why_refused(parts(dsn))):
+            text = f"{text}: {reason}"
         raise MissingEnvironment(
-            f"PostgreSQL at {redacted(dsn)} cannot be used ({error_text(error, dsn)}). Check that it runs, that this "
-            f"machine can reach that address, and that the password is in PGPASSWORD, PGPASSFILE or {VARIABLE}. "
+            f"PostgreSQL at {redacted(dsn)} cannot be used ({text}). Check that it runs, that this machine can reach "
+            f"that address, and that the password is in PGPASSWORD, PGPASSFILE or {VARIABLE}. "
             f"Without --postgres and {VARIABLE} the suite starts its own server"
         ) from error
 

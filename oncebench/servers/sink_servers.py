@@ -18,6 +18,7 @@ from pathlib import Path
 from oncebench.downloads import async_profiler
 from oncebench.downloads.maven import bundles
 from oncebench.errors import UserError
+from oncebench.kafka_access.access import KafkaAccess
 from oncebench.servers import postgres
 from oncebench.servers.service import Opened, Service
 from oncebench.sinks.packages import LEFT_OUT, SinkPackage, named, usable
@@ -72,7 +73,11 @@ def open_services(names: set[str], folder: Path) -> Iterator[dict[str, Opened]]:
         yield {name: stack.enter_context(service(name).open(folder)) for name in sorted(names)}
 
 
-def ours(bootstrap_servers: str | None) -> frozenset[str]:
-    """The servers, including Kafka, that the suite would start for a run that needs them."""
-    kafka = set() if bootstrap_servers else {"kafka"}
+def ours(theirs: KafkaAccess | None) -> frozenset[str]:
+    """The servers, including Kafka, that the suite would start for a run that needs them.
+
+    Args:
+        theirs: the user's own Kafka.
+    """
+    kafka = set() if theirs else {"kafka"}
     return frozenset(kafka | {name for name, each in services().items() if not os.environ.get(each.variable)})

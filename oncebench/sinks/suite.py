@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import StructType
 
 from oncebench.delivery.contract import SinkKind
+from oncebench.kafka_access.access import KafkaAccess
 
 if TYPE_CHECKING:
     from oncebench.sinks.reader import LogReader, Reader
@@ -23,7 +24,7 @@ class Place:
         name: of the run, never used before; letters, digits, `.`, `_` and `-`. Also the pipeline's sink_id.
         folder: of the run, for sinks that write files.
         partitions: of the input and of each batch.
-        kafka: librdkafka settings of the cluster that every run has.
+        kafka: the cluster that every run has.
         make_topic: creates a topic of that many partitions on the cluster, and returns its name.
         schema: columns of the rows.
         key: the column that names a row's session, for readers of sinks that have no record key.
@@ -33,7 +34,7 @@ class Place:
     name: str
     folder: Path
     partitions: int
-    kafka: Mapping[str, Any]
+    kafka: KafkaAccess
     make_topic: Callable[[str], str]
     schema: StructType
     key: str

@@ -26,6 +26,8 @@ from oncebench.commands.shared.options import (
     work_dir_option,
 )
 from oncebench.errors import ExitCode, UserError
+from oncebench.kafka_access.access import KafkaAccess
+from oncebench.kafka_access.connection import is_secured
 from oncebench.measure import exit_code
 from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
 from oncebench.report.summary import summary
@@ -57,7 +59,7 @@ def main(
     sink: str,
     guarantee: str,
     variant: str,
-    bootstrap_servers: str | None,
+    kafka: KafkaAccess | None,
     json_path: str | None,
     work_dir: Path | None,
     keep: bool,
@@ -74,10 +76,15 @@ def main(
     """
     require_writable(json_path)
     FlinkVariant.parse(variant)
+    if kafka is not None and is_secured(kafka.client):
+        raise UserError(
+            "Flink's job cannot use TLS or a login. Name a plaintext listener, or leave out --bootstrap-servers",
+            exit_code=ExitCode.USAGE,
+        )
     cell = replace(base_cell(**options), sink=sink, guarantee=guarantee, variant=variant)
     refuse_idle_outage(cell)
     place = work_dir or default_work_dir("flink")
-    report = run_one(cell, place, bootstrap_servers, keep, lambda lab: flink(cell, lab.java))
+    report = run_one(cell, place, kafka, keep, lambda lab: flink(cell, lab.java))
     Results(LOCAL, f"flink-{stamp()}").add(report)
     if json_path == "-":
         click.echo(json.dumps(report, indent=1))

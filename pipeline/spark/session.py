@@ -27,6 +27,7 @@ from pyspark.sql import SparkSession
 
 from oncebench.delivery.errors import PipelineError, QueryDied, RefusedStart
 from oncebench.delivery.failures.first_cause import first_cause
+from oncebench.kafka_access.forms import jvm_options
 from pipeline.config import CHANGELOG, TUNED, PipelineConfig
 from pipeline.spark.jvm_names import keep_names
 from pipeline.spark.local_cluster import is_local_cluster, make_home
@@ -60,7 +61,9 @@ _LOG4J = Path(__file__).with_name("log4j2.properties")
 
 def settings(config: PipelineConfig, of_sink: Mapping[str, str] | None = None) -> Mapping[str, str]:
     """Returns Spark's settings: the job's own override the sink's, and those override ours."""
-    java = shlex.join([f"-Dlog4j2.configurationFile=file:{_LOG4J}", *_JVM, *config.jvm_options])
+    java = shlex.join(
+        [f"-Dlog4j2.configurationFile=file:{_LOG4J}", *_JVM, *config.jvm_options, *jvm_options(config.kafka_client)]
+    )
     base = {
         "spark.app.name": f"oncebench {config.sink} {config.guarantee} {config.variant}",
         "spark.ui.enabled": "false",

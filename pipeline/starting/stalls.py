@@ -53,6 +53,7 @@ def text(topic: str, servers: str, stall: tuple[str, int, float]) -> str:
     return (
         f"input topic {topic!r}, partition {partition}: an open transaction at offset {offset} keeps committed readers "
         f"from all records behind it, for {seconds:.0f} s so far. This job waits, and loses nothing, until the "
-        "transaction's producer or the broker ends it. If it hangs, end it by hand: kafka-transactions.sh "
-        f"--bootstrap-server {servers} abort --topic {topic} --partition {partition} --start-offset {offset}"
+        "transaction's producer or the broker ends it. If its producer is gone for good, abort it, which drops its "
+        f"records: kafka-transactions.sh --bootstrap-server {servers} abort --topic {topic} --partition {partition} "
+        f"--start-offset {offset}"
     )

@@ -13,6 +13,7 @@ from kafka.errors import for_code
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
 from oncebench.delivery.errors import RefusedStart
+from oncebench.kafka_access.forms import to_kafka_python
 from oncebench.sinks.kafka import topics, wire
 
 # A broker that has just started answers within seconds.
@@ -50,8 +51,9 @@ class InputTopic:
         found = topics.identity(self._admin, self._name, LIMIT_S)
         if not found:
             raise RefusedStart(
-                f"the input topic {self._name!r} does not exist. Nothing was read or written. Correct its name or "
-                "bootstrap_servers; if it was deleted, its records are lost: create it again, and start again."
+                f"the input topic {self._name!r} does not exist. Correct its name or bootstrap_servers, then start "
+                "again. If it was deleted, its records are lost: create it again, and the next start asks whether to "
+                "go on."
             )
         return found
 
@@ -103,7 +105,7 @@ class InputTopic:
 
     @cached_property
     def _wire(self) -> KafkaAdminClient:
-        return wire.connect({"bootstrap_servers": self._client["bootstrap.servers"]})
+        return wire.connect(to_kafka_python(self._client))
 
     def _listed(
         self,

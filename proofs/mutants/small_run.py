@@ -32,6 +32,7 @@ from oncebench.delivery.journal import open_journal
 from oncebench.delivery.quarantine import Quarantine
 from oncebench.jobs.batches import Batches
 from oncebench.jobs.start import identity_of, refuse_older_checkpoint
+from oncebench.kafka_access.access import KafkaAccess
 from pipeline.progress import Progress
 from pipeline.sessions import Sessions
 from pipeline.sink import target_of
@@ -141,7 +142,7 @@ class Run:
         self.quarantine = parts.quarantine()
         self.attempts = 0
         (folder / "record").mkdir(parents=True)
-        self.target = self.sink.provide(Place("small", folder, PARTITIONS, {}, str, SCHEMA, KEY))
+        self.target = self.sink.provide(Place("small", folder, PARTITIONS, KafkaAccess(""), str, SCHEMA, KEY))
         self.observer = (parts.watched_by or self.sink.read)(self.target)
         self.seen: list[Rows] = []
         self.batch_lines: list[dict[str, Any]] = []  # survive the loss of a checkpoint

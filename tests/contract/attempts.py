@@ -181,12 +181,11 @@ def identity(config: PipelineConfig) -> Identity:
 def make_output(kind: SinkKind, support: Support, lab: Lab, spark: SparkSession, folder: Path, name: str) -> Output:
     """A new, empty output."""
     folder.mkdir(exist_ok=True)
-    kafka = {"bootstrap.servers": lab.kafka.bootstrap_servers}
     place = Place(
         name,
         folder,
         PARTITIONS,
-        kafka,
+        lab.kafka.access,
         lambda topic: lab.kafka.create_topic(topic, PARTITIONS),
         job_rows.SCHEMA,
         job_rows.KEY,

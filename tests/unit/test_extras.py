@@ -89,7 +89,7 @@ def test_a_job_loads_the_library_only() -> None:
     done = probe("import oncebench.jobs.metrics" + WALK, set())
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert set(found["rooms"]) == {"delivery", "jobs", "kafka_repair", "sinks"}
+    assert set(found["rooms"]) == {"delivery", "jobs", "kafka_access", "kafka_repair", "sinks"}
     assert "pipeline" not in found["packages"], "the suite's stateful worker would be in every job"
 
 

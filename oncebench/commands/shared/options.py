@@ -16,6 +16,7 @@ from loadgen.config import MAX_SESSIONS
 from loadgen.errors import LoadError
 from loadgen.pacing import parse_rate, parse_shape, sessions_for
 from loadgen.session import EVENTS_PER_SESSION, MAX_RECORD_BYTES
+from oncebench.commands.shared.kafka import PARAMETERS, kafka_options
 from oncebench.delivery.errors import RefusedStart
 from oncebench.errors import ExitCode, UserError
 from oncebench.lab.lab import START_TIMEOUT_S
@@ -33,7 +34,7 @@ HEADINGS: Mapping[str, Sequence[str]] = {
         "trigger_ms", "partitions", "open_sessions", "max_events_per_batch", "transaction_timeout_ms", "on_lost",
         "checkpoint_writing", "state_store", "master", "warmup_s", "start_timeout_s",
     ),
-    "Servers": ("bootstrap_servers", "topic", "postgres"),
+    "Servers": (*PARAMETERS, "topic", "postgres"),
     "Files": ("json_path", "publish", "work_dir", "keep"),
 }  # fmt: skip
 _MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|spark://.+|yarn|k8s://.+")
@@ -74,9 +75,6 @@ def _finite(_context: click.Context, _option: click.Parameter, number: float) ->
     return number
 
 
-kafka_option = click.option(
-    "--bootstrap-servers", metavar="HOST:PORT,..", help="Your own Kafka; without it, a broker is started.",
-)  # fmt: skip
 publish_option = click.option(
     "--publish", is_flag=True, help="Write to results/, which the repository publishes, instead of results/local/.",
 )  # fmt: skip
@@ -99,7 +97,7 @@ def load_options(rate: str = "2000", duration: str = "20") -> Callable[[F], F]:
                          show_default=True, help="Pad events to this size in bytes; 0: no padding, about 110 bytes."),
             click.option("--seed", type=click.IntRange(0, MAX_SEED), default=1, show_default=True,
                          help="Seed of the load: the same seed produces the same events."),
-            kafka_option,
+            kafka_options(),
         )[::-1]:  # fmt: skip
             command = option(command)
         return command

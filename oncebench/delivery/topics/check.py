@@ -9,56 +9,63 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AclOperation, AdminClient
 
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.topics.settings import topic_setting
 
 # Kafka's own rule (org.apache.kafka.common.internals.Topic).
 _NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
-# Kafka keeps its own records there, and refuses those of others. It has no code for this in the topic's description.
+# Kafka keeps its own records there. It makes these topics when it needs them, so a description may not show them yet
+# (Topic.INTERNAL_TOPICS and Topic.CLUSTER_METADATA_TOPIC_NAME of Kafka 4.3.1).
+_OWN = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
 _INTERNAL = "internal"
-_WRITE = "WRITE"
+READ, WRITE = AclOperation.READ, AclOperation.WRITE
 # What a broker answers about a topic that cannot be used, and what to do then.
 _UNFIT: Mapping[int | str, str] = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: "does not exist. Create it, or correct its name",
     KafkaError.TOPIC_EXCEPTION: "has a name that Kafka does not allow. Take another name",
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "is closed to this client. Allow {right} on it",
-    _INTERNAL: "is internal to Kafka, which takes no rows there. Name another topic",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "is closed to this user. Grant {rights} on it (kafka-acls.sh "
+    "--bootstrap-server HOST:PORT --add --allow-principal User:NAME {operations} --topic {topic})",
+    _INTERNAL: "is internal to Kafka, which keeps its own records there. Name another topic",
 }
 # A broker learns of a new topic some milliseconds after the controller has made it.
 _APPEARS_S = 3.0
 _PAUSE_S = 0.2
 
 
-def refuse_unfit(admin: AdminClient, topics: Mapping[str, str], limit_s: float, right: str = _WRITE) -> None:
+def refuse_unfit(
+    admin: AdminClient, topics: Mapping[str, str], limit_s: float, rights: Sequence[AclOperation] = (WRITE,)
+) -> None:
     """Refuses a start whose topics cannot be used. Creates no topic.
 
     Args:
         admin: a client of the cluster.
         topics: the use of each topic, by the topic's name.
         limit_s: for the broker's answer.
-        right: what the client needs on the topics.
+        rights: what the client needs on each of the topics.
 
     Raises:
-        RefusedStart: a topic does not exist, is closed to this client, or has a name that Kafka does not allow; or
-            rows go to a topic that is internal to Kafka.
+        RefusedStart: a topic does not exist, is closed to this client, is internal to Kafka, or has a name that Kafka
+            does not allow.
         KafkaException: the broker does not answer.
     """
     for name, use in topics.items():
         if not _NAME.fullmatch(name):
-            raise _refused(name, use, KafkaError.TOPIC_EXCEPTION, right)
+            raise _refused(name, use, KafkaError.TOPIC_EXCEPTION, rights)
+        if name in _OWN:
+            raise _refused(name, use, _INTERNAL, rights)
     deadline = time.monotonic() + _APPEARS_S
     while True:
-        found = _unfit(admin, topics, limit_s, right)
+        found = _unfit(admin, topics, limit_s, rights)
         if found is None:
             return
         name, code = found
         if code != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
-            raise _refused(name, topics[name], code, right)
+            raise _refused(name, topics[name], code, rights)
         time.sleep(_PAUSE_S)
 
 
@@ -76,15 +83,19 @@ def refuse_compacted(admin: AdminClient, topic: str, use: str) -> None:
     if "compact" in policy:
         raise RefusedStart(
             f"{use} {topic!r} has cleanup.policy={policy}: Kafka would keep only the newest copy of each key, and "
-            "refuse copies without a key. Nothing was read or written. Correct the topic (kafka-configs.sh "
-            f"--bootstrap-server HOST:PORT --alter --entity-type topics --entity-name {topic} --add-config "
-            "cleanup.policy=delete), or name another topic."
+            "refuse copies without a key. Nothing was read or written. Name another topic or, if no other program "
+            "uses it: kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type topics "
+            f"--entity-name {topic} --add-config cleanup.policy=delete"
         )
 
 
-def _unfit(admin: AdminClient, topics: Mapping[str, str], limit_s: float, right: str) -> tuple[str, int | str] | None:
+def _unfit(
+    admin: AdminClient, topics: Mapping[str, str], limit_s: float, rights: Sequence[AclOperation]
+) -> tuple[str, int | str] | None:
     """Returns the first topic that cannot be used, and why."""
-    described = admin.describe_topics(TopicCollection(list(topics)), request_timeout=limit_s)
+    described = admin.describe_topics(
+        TopicCollection(list(topics)), include_authorized_operations=True, request_timeout=limit_s
+    )
     for name in topics:
         try:
             found = described[name].result()
@@ -95,11 +106,17 @@ def _unfit(admin: AdminClient, topics: Mapping[str, str], limit_s: float, right:
             if code != KafkaError.LEADER_NOT_AVAILABLE:  # it exists, and a leader is being elected
                 raise
         else:
-            if right == _WRITE and found.is_internal:
+            if found.is_internal:
                 return name, _INTERNAL
+            allowed = found.authorized_operations  # None: the broker does not say
+            if allowed is not None and not set(rights) <= set(allowed):
+                return name, KafkaError.TOPIC_AUTHORIZATION_FAILED
     return None
 
 
-def _refused(name: str, use: str, code: int | str, right: str) -> RefusedStart:
-    why = _UNFIT[code].format(right=right)
+def _refused(name: str, use: str, code: int | str, rights: Sequence[AclOperation]) -> RefusedStart:
+    words = [right.name.capitalize() for right in rights]
+    why = _UNFIT[code].format(
+        rights=" and ".join(words), operations=" ".join(f"--operation {word}" for word in words), topic=name
+    )
     return RefusedStart(f"{use} {name!r} {why}, then start again. Nothing was read or written.")

@@ -39,7 +39,12 @@ def _setting(admin: AdminClient, resource: ConfigResource, name: str) -> str | N
     except KafkaException as error:  # without the right to read it; the broker reports a wrong value later
         if error.args[0].code() == KafkaError._TIMED_OUT:  # not a question of rights
             raise
-        _log.warning("cannot read %s of %s: %s", name, resource.name, error)
+        kind, on = ("broker", "cluster") if resource.restype == ResourceType.BROKER else ("topic", "topic")
+        _log.warning(
+            "cannot read %s of %s %s, so this start does not check it: %s. To have it checked, grant this user "
+            "DescribeConfigs on the %s",
+            *(name, kind, resource.name, error.args[0], on),
+        )
         return None
     return found[name].value if name in found else None
 

@@ -17,6 +17,7 @@ from confluent_kafka import KafkaException
 from oncebench.disk_errors import disk_errors
 from oncebench.downloads.java import Java, find_java
 from oncebench.errors import UserError
+from oncebench.kafka_access.access import KafkaAccess
 from oncebench.processes import child
 from oncebench.processes.child import Child
 from oncebench.processes.ports import LOOPBACK, free_ports, is_free
@@ -45,7 +46,7 @@ class KafkaBroker(Kafka):
     """A broker that the suite started. `ports`: the port of each listener (``PLAINTEXT``, ...)."""
 
     def __init__(self, work_dir: Path, settings: BrokerSettings, java: Java, files: StartFiles, heap_mb: int) -> None:
-        super().__init__(f"{LOOPBACK}:{settings.ports[CLIENTS]}")
+        super().__init__(KafkaAccess(f"{LOOPBACK}:{settings.ports[CLIENTS]}"))
         self.ports = dict(settings.ports)
         self.log = work_dir / "logs" / "kafka.log"
         self.data = settings.data

@@ -8,6 +8,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from oncebench.errors import UserError
+from oncebench.kafka_access.access import KafkaAccess
 
 _TIMEOUT_S = 30.0  # for one request; a broker on a loaded laptop may pause for seconds
 _POLL_S = 0.02
@@ -19,14 +20,17 @@ _DURABILITY = ("min.insync.replicas", "flush.messages", "flush.ms")
 class Kafka:
     """A reachable Kafka. Faults need a `KafkaBroker`, which the suite started itself."""
 
-    def __init__(self, bootstrap_servers: str, client_settings: Mapping[str, str] | None = None) -> None:
-        """`client_settings` are librdkafka's (security and similar), for every client of this Kafka."""
-        self.bootstrap_servers = bootstrap_servers
-        self.client_settings = dict(client_settings or {})
+    def __init__(self, access: KafkaAccess) -> None:
+        self.access = access
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Its addresses, `host:port,...`."""
+        return self.access.bootstrap_servers
 
     def admin(self) -> AdminClient:
         """A new admin client. It prints nothing; errors are raised as exceptions."""
-        return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0, **self.client_settings})
+        return AdminClient({"log_level": 0, **self.access.client})
 
     def create_topic(self, name: str, partitions: int, config: Mapping[str, str] | None = None) -> str:
         """Creates topic `name` and returns the name when every partition has a leader.

@@ -22,7 +22,7 @@ def _provide(place: Place) -> dict[str, Any]:
         **json.loads(place.black_box),
         "run": place.name,
         "folder": str(place.folder),
-        "kafka": place.kafka["bootstrap.servers"],
+        "kafka": place.kafka.bootstrap_servers,
         "columns": place.schema.names,
         "key": place.key,
     }

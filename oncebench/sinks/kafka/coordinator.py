@@ -22,6 +22,8 @@ from kafka.protocol.producer import EndTxnRequest, InitProducerIdRequest
 from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
 from kafka.structs import TopicPartition
 
+from oncebench.delivery.failures.kafka import named, of_code
+from oncebench.kafka_access.forms import to_kafka_python
 from oncebench.sinks.kafka import wire
 
 # The last version of the old protocol (see the module's docstring).
@@ -113,6 +115,11 @@ class Coordinator:
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._admin = wire.connect({"request_timeout_ms": REQUEST_TIMEOUT_MS, **settings})
 
+    @staticmethod
+    def of(client: Mapping[str, Any]) -> Coordinator:
+        """Connects to the cluster of a librdkafka client's settings."""
+        return Coordinator(to_kafka_python(client))
+
     def __enter__(self) -> Coordinator:
         return self
 
@@ -179,8 +186,11 @@ class Coordinator:
             if pending:
                 if time.monotonic() > deadline:
                     names = ", ".join(pending)
-                    codes = sorted({str(answers[name]) for name in pending})
-                    raise KafkaError(f"could not fence {names} within {limit_s:g} s (error codes {codes})")
+                    codes = [answers[name] for name in pending]
+                    refused = next((code for code in codes if code is not None and of_code(code).permanent), None)
+                    text = ", ".join(sorted(set(map(answered, codes))))
+                    kind = KafkaError if refused is None else for_code(refused)
+                    raise kind(f"could not fence {names} within {limit_s:g} s: {text}")
                 time.sleep(RETRY_PAUSE_S * 5)
 
     def fence_once(self, transactional_ids: Iterable[str], timeout_ms: int) -> dict[str, int | None]:
@@ -288,13 +298,20 @@ def fence_all(coordinator: Coordinator, transactional_ids: Iterable[str], timeou
         coordinator.fence(asked[at : at + FENCE_CHUNK], timeout_ms, limit_s)
 
 
-def explain(codes: Collection[int], limit_s: float) -> str:
-    """Returns why an EndTxn has no definite answer: a time-out, or an error that stays."""
+def explain(codes: Collection[int], limit_s: float, sink_id: str) -> str:
+    """Returns why an EndTxn has no definite answer, and what to do: a time-out, or an error that stays."""
     final = sorted(code for code in codes if code not in RETRIABLE and code != NO_ANSWER)
     if final:
-        names = ", ".join(f"{for_code(code).__name__} ({code})" for code in final)
-        return f"answered {names}. Waiting does not help: mend the cause, for example rights on the transactional ids"
-    return f"gave no definite answer within {limit_s:g} s (error codes {sorted(codes)}). Wait until the broker is back"
+        causes = [named(of_code(code), sink_id=sink_id) for code in final]
+        names = ", ".join(f"{answered(code)}: {each.reason}" for code, each in zip(final, causes, strict=True))
+        return f"answered {names}. {causes[0].remedy or 'Mend the cause'}"
+    names = ", ".join(map(answered, sorted(codes)))
+    return f"did not commit the transactions within {limit_s:g} s ({names}). Wait until the brokers work"
+
+
+def answered(code: int | None) -> str:
+    """Returns the name of an error code of Kafka."""
+    return "no answer" if code in (None, NO_ANSWER) else f"{for_code(code).__name__} ({code})"
 
 
 def _outcome(code: int) -> Outcome:

@@ -189,7 +189,7 @@ def _open_in(coordinator: Coordinator, topics: Sequence[str]) -> Iterator[OpenIn
         try:
             yield from coordinator.open_in(topic)
         except TopicAuthorizationFailedError:
-            _log.warning("cannot look for hanging transactions in topic %s: this user needs READ on it", topic)
+            _log.warning("cannot look for hanging transactions in topic %s: this user needs Read on it", topic)
 
 
 def _end(coordinator: Coordinator, transaction: Transaction, place: OpenIn, commit: bool | None) -> Repair:
@@ -203,8 +203,9 @@ def _end(coordinator: Coordinator, transaction: Transaction, place: OpenIn, comm
     )
     if commit is None:
         raise RefusedStart(
-            f"{where}; its coordinator ({transaction.state}) no longer knows whether it was committed. Check whether "
-            f"its rows are missing in the output; if they may be dropped, `{by_hand}` ends it."
+            f"{where}; its coordinator ({transaction.state}) no longer knows whether it was committed. If its rows "
+            f"there may be dropped, end it and start again: {by_hand}. Otherwise take a new checkpoint, sink_id and "
+            "output."
         )
     try:
         coordinator.write_transaction_marker(transaction, place, commit)
@@ -212,7 +213,10 @@ def _end(coordinator: Coordinator, transaction: Transaction, place: OpenIn, comm
         outcome = "committed" if commit else "aborted"
         text = f"{where}. It is {outcome}, but this could not be written there: {error}."
         if isinstance(error, AuthorizationError):
-            raise RefusedStart(f"{text} Give this pipeline's user ALTER on the cluster for one start.") from error
+            raise RefusedStart(
+                f"{text} Grant this user Alter on the cluster, for one start: kafka-acls.sh --bootstrap-server "
+                "HOST:PORT --add --allow-principal User:NAME --operation Alter --cluster"
+            ) from error
         raise HangingTransaction(f"{text} Start again when the broker is back: the decision is still known.") from error
     _log.warning("%s; its lost %s marker is written now", where, "commit" if commit else "abort")
     return Repair(transaction.transactional_id, place, commit)

@@ -24,6 +24,7 @@ from kafka.record.memory_records import MemoryRecords
 from kafka.structs import TopicPartition
 
 from oncebench.delivery.errors import ReadError, RefusedStart
+from oncebench.kafka_access.forms import to_kafka_python
 from oncebench.sinks.kafka import wire
 from oncebench.sinks.kafka.coordinator import REQUEST_TIMEOUT_MS
 from oncebench.sinks.kafka.names import generation_of
@@ -42,15 +43,15 @@ class KafkaLog:
     """Reads one topic's log; see `LogReader`.
 
     Args:
-        bootstrap_servers: of the cluster.
+        client: librdkafka settings of the cluster.
         topic: the output topic.
         sink_id: the sink whose transactional ids contain a generation.
     """
 
-    def __init__(self, bootstrap_servers: str, topic: str, sink_id: str) -> None:
+    def __init__(self, client: Mapping[str, Any], topic: str, sink_id: str) -> None:
         self.topic, self._sink_id = topic, sink_id
-        self._where = f"the log of topic {topic} on {bootstrap_servers}"
-        settings = {"bootstrap_servers": bootstrap_servers, "request_timeout_ms": REQUEST_TIMEOUT_MS}
+        self._where = f"the log of topic {topic} on {client['bootstrap.servers']}"
+        settings = {**to_kafka_python(client), "request_timeout_ms": REQUEST_TIMEOUT_MS}
         try:
             self._admin = wire.connect(settings)
         except KafkaError as error:

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 from oncebench.delivery import digest
 from oncebench.delivery.contract import OVERWRITTEN, Mark
 from oncebench.delivery.errors import RefusedStart
-from oncebench.delivery.failures.kafka import of_error
+from oncebench.delivery.failures.kafka import MEMBERS, named, of_error
 from oncebench.kafka_repair.addresses import RECOVERY
 from oncebench.sinks.kafka.names import Names
 
@@ -29,6 +29,8 @@ _log = logging.getLogger(__name__)
 # As long as a commit retries (oncebench.sinks.kafka.sink): reading a marker is never the strictest step of a batch.
 LIMIT_S = 60.0
 PAUSE_S = 0.05
+# How often a wait for a number looks whether it will ever come.
+LOOK_S = 10.0
 # Markers are read in parallel, each by its own client: a start with some partitions takes as long as with one.
 READ_THREADS = 8
 # UNSTABLE_OFFSET_COMMIT: a transaction that contains offsets of this group has not ended yet.
@@ -129,21 +131,22 @@ def publish_generation(offsets: Offsets, names: Names, generation: int) -> bool:
     """
     group, published = names.generation_group, offsets.read(names.generation_group)
     if published is not None and published.number > generation:  # equal: after a refused start and a restore
+        more = published.number - generation
         raise RefusedStart(
-            f"this start's journal has generation {generation} of sink_id {names.sink_id!r}, and the cluster has seen "
-            f"generation {published.number} (offset of group {group}). Nothing was read or written: the journal is "
-            "new, another's, or an older copy. Restore the newest journal with its checkpoint, or take a new "
-            "checkpoint, sink_id and output; if the journal lacks only starts, start again."
+            f"the journal of sink_id {names.sink_id!r} counts {generation} starts, and the cluster {published.number} "
+            f"(offset of group {group}): the journal is new, another's, or an older copy. Restore the newest journal "
+            "with its checkpoint, or take a new checkpoint, sink_id and output. Nothing was read or written: if only "
+            f"starts are missing and no batch, start again up to {more} times."
         )
     try:
         offsets.write(group, generation, json.dumps({"driver": names.driver}))
     except KafkaException as error:
-        if not of_error(error).permanent and not of_error(error).remedy:
+        cause = named(of_error(error), names.topic, names.sink_id)
+        if not cause.permanent and error.args[0].code() not in MEMBERS:
             raise
         raise RefusedStart(
-            f"could not publish generation {generation} as an offset of group {group}: {error}. This user needs Read "
-            "on the output topic and on the group, and the group must have no members (no console, no exporter). "
-            "Correct that, then start again."
+            f"could not publish generation {generation} as an offset of group {group}: {error.args[0]} "
+            f"({cause.reason}). Nothing was read or written. {cause.remedy}, then start again."
         ) from error
     return published is not None
 
@@ -181,10 +184,28 @@ def read(client: Mapping[str, Any], group: str, topic: str, stable: bool = True)
     """
     consumer = member_of(client, group, stable)
     try:
-        (found,) = _answered(lambda: consumer.committed([TopicPartition(topic, 0)], timeout=LIMIT_S))
+        (found,) = _answered(lambda: _committed(consumer, TopicPartition(topic, 0)))
     finally:
         consumer.close()
     return Noted(found.offset, found.metadata or "") if found.offset >= 0 else None
+
+
+def _committed(consumer: Consumer, place: TopicPartition) -> list[TopicPartition]:
+    """Returns the group's offset.
+
+    While the coordinator refuses this user, librdkafka asks again until the time-out, and reports why as an event.
+    """
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        try:
+            found: list[TopicPartition] = consumer.committed([place], timeout=LOOK_S)
+            return found
+        except KafkaException as error:
+            event = consumer.poll(0)
+            if event is not None and of_error(event.error()).permanent:
+                raise KafkaException(event.error()) from error
+            if error.args[0].code() != KafkaError._TIMED_OUT or time.monotonic() > deadline:
+                raise
 
 
 def member_of(client: Mapping[str, Any], group: str, stable: bool = True) -> Consumer:

@@ -32,6 +32,7 @@ from oncebench.sinks.kafka.names import Names
 from oncebench.sinks.reader import End, ReadReport, Rows, now_us
 
 BATCH = 5_000  # records taken from the client's queue at a time: about 10 ms of work
+START_S = 30.0  # for a topic that is being created, or a broker that restarts
 REQUEST_S = 10.0  # per request; a running broker needs milliseconds, a restarting broker some seconds
 SETTLE_PAUSE_S = 0.05  # between two requests; a transaction ends within milliseconds, or by its time-out
 READ_POLL_S = 0.2  # how long a read to the end waits for records before it checks its limit
@@ -85,11 +86,11 @@ class KafkaReader:
         *,
         committed: bool = True,
         client: Mapping[str, Any] | None = None,
-        start_s: float = 30.0,
+        start_s: float = START_S,
         sink_id: str | None = None,
     ) -> None:
         self.topic = topic
-        self._bootstrap_servers, self._sink_id = bootstrap_servers, sink_id
+        self._sink_id = sink_id
         self._where = f"topic {topic} on {bootstrap_servers}"
         common = {"bootstrap.servers": bootstrap_servers, "log_level": 2, **(client or {}), **RECOVERY}
         self._level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
@@ -100,6 +101,11 @@ class KafkaReader:
         self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in self._partitions])
         self._reached = dict.fromkeys(self._partitions, 0)
         self._repair = Repair(self._consumer, bootstrap_servers)
+
+    @staticmethod
+    def of(client: Mapping[str, Any], topic: str, start_s: float = START_S, sink_id: str | None = None) -> KafkaReader:
+        """Returns a committed reader with librdkafka's settings of the cluster."""
+        return KafkaReader(str(client["bootstrap.servers"]), topic, client=client, start_s=start_s, sink_id=sink_id)
 
     def poll(self, timeout_s: float) -> Rows:
         """Returns the available rows, see `Reader.poll`. Raises `ReadError` if rows were deleted."""
@@ -142,7 +148,7 @@ class KafkaReader:
         """Returns the open transactions of the sink_id."""
         if self._sink_id is None:
             return []
-        with Coordinator({"bootstrap_servers": self._bootstrap_servers}) as coordinator:
+        with Coordinator.of(self._client) as coordinator:
             listed = coordinator.listed(Names(self._sink_id, 0, self.topic).prefix)
         return [f"open transaction {txn.transactional_id}" for txn in listed if txn.state == "Ongoing"]
 

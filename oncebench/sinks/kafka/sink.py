@@ -49,7 +49,6 @@ from oncebench.delivery.contract import (
 )
 from oncebench.delivery.errors import CommitRefused, CommitUncertain, PipelineError, RefusedStart
 from oncebench.delivery.failures.kafka import of_code
-from oncebench.delivery.topics.check import refuse_unfit
 from oncebench.delivery.topics.replicas import Waiting, shortage, warn_if_short_for_good
 from oncebench.delivery.topics.settings import broker_setting, record_limit
 from oncebench.kafka_repair.addresses import RECOVERY
@@ -62,7 +61,7 @@ from oncebench.sinks.kafka.names import Names, generation_of
 from oncebench.sinks.kafka.rows.append import Appender
 from oncebench.sinks.kafka.rows.limits import UNKNOWN, Limits, transaction_limits
 from oncebench.sinks.kafka.rows.produce import Target
-from oncebench.sinks.kafka.topics import identity, options, routed
+from oncebench.sinks.kafka.topics import options, output_identity, refuse_unfit_topics, routed
 from oncebench.sinks.kafka.writers import TransactionalWriter, WarmUp
 from oncebench.sinks.records import encode_records, records_schema_error
 
@@ -79,7 +78,6 @@ HANGING_CHECK_S = 30.0
 # new producer, which takes half a second.
 COMMITTED_KEPT = 10
 _log = logging.getLogger(__name__)
-
 
 SUPPORTS = (
     Support(AT_MOST_ONCE, "claim", "claim, then acks=0", default=True),
@@ -116,7 +114,7 @@ class KafkaSink(Sink):
     ) -> None:
         self.partitions = partitions
         self._topic = topic
-        self._client = dict(client)
+        self._client = client
         self._timeout_ms = transaction_timeout_ms
         self._quarantine_topic = quarantine_topic
         self._names = Names(sink_id, 0, topic, driver or uuid.uuid4().hex)
@@ -146,7 +144,7 @@ class KafkaSink(Sink):
         return encode_records(rows)
 
     def identity(self) -> Mapping[str, str]:
-        return identity(self._admin, self._topic, ADMIN_LIMIT_S)
+        return output_identity(self._admin, self._topic, ADMIN_LIMIT_S)
 
     def holder(self) -> Holder | None:
         """See `Sink.holder`: the published generation, and the newest marker or claim."""
@@ -157,7 +155,7 @@ class KafkaSink(Sink):
         """See `Sink.start`: publishes the generation, fences older drivers, reads the markers."""
         self._names = replace(self._names, generation=generation)
         self._transactional = support.guarantee == EXACTLY_ONCE
-        self._check_topics()
+        self._check_topics(support.guarantee)
         if support.guarantee == AT_MOST_ONCE:
             self._publish_generation(generation)
             self._claims = Claims(self._client, self._names)
@@ -165,7 +163,7 @@ class KafkaSink(Sink):
         if not self._transactional:
             return
         self._check_timeout()
-        self._coordinator = Coordinator({"bootstrap_servers": self._client["bootstrap.servers"]})
+        self._coordinator = Coordinator.of(self._client)
         follows = self._publish_generation(generation)
         self._end_hanging(self._fence_now)
         # A worker uses its id again once a batch is committed. If the marker exists, the id's present transaction
@@ -257,10 +255,10 @@ class KafkaSink(Sink):
         if silent:
             codes = {answer.error_code for answer in answers if answer.outcome is Outcome.UNKNOWN}
             kind = CommitRefused if any(of_code(code).permanent for code in codes) else CommitUncertain
+            why = explain(codes, max(COMMIT_LIMIT_S, round(waiting.seconds)), self._names.sink_id)
             raise kind(
-                f"batch {batch}, partitions {silent}: the transaction coordinator "
-                f"{explain(codes, max(COMMIT_LIMIT_S, round(waiting.seconds)))}. {waiting.why()}The batch is decided: "
-                "start again after that, and the replay finishes it."
+                f"batch {batch}, partitions {silent}: the transaction coordinator {why}. {waiting.why()}The batch is "
+                "decided: start again after that, and the replay finishes it."
             )
         lost: set[int] = set()
         if unclear:
@@ -291,8 +289,8 @@ class KafkaSink(Sink):
         except KafkaException as error:
             raise CommitUncertain(
                 f"batch {batch}, partitions {sorted(partitions)}: the transactions ended, but their markers could "
-                f"not be read: {error.args[0]}. The batch is decided: start again when the broker is back, and the "
-                "replay finishes it."
+                f"not be read: {error.args[0]}. The batch is decided: mend the cause or wait for the broker, and start "
+                "again. The replay finishes it."
             ) from error
 
     def _fence_doubtful(self, batch: int, names: set[str]) -> None:
@@ -301,7 +299,8 @@ class KafkaSink(Sink):
         except (WireError, KafkaException, PipelineError) as error:
             raise CommitUncertain(
                 f"batch {batch}: a commit got no answer, and the transactional ids in doubt could not be fenced: "
-                f"{error}. The batch is decided: start again when the broker is back, and the replay finishes it."
+                f"{str(error).rstrip('.')}. The batch is decided: mend the cause or wait for the broker, and start "
+                "again. The replay finishes it."
             ) from error
 
     def _transaction(self, prepared: Mapping[str, Any]) -> Transaction:
@@ -345,9 +344,8 @@ class KafkaSink(Sink):
         topics = self._topic, OFFSETS_TOPIC
         end_hanging_transactions(self._coordinator, self._names.prefix, topics, DecisionNotes(self._offsets), fence)
 
-    def _check_topics(self) -> None:
-        topics = {self._quarantine_topic: "the quarantine topic"} if self._quarantine_topic else {}
-        refuse_unfit(self._admin, {**topics, self._topic: "the output topic"}, ADMIN_LIMIT_S)
+    def _check_topics(self, guarantee: str) -> None:
+        refuse_unfit_topics(self._admin, self._topic, self._quarantine_topic, guarantee, ADMIN_LIMIT_S)
         warn_if_short_for_good(self._admin, self._topic)
         self._limits = Limits(record_limit(self._admin, self._topic))
 

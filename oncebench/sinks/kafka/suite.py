@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from oncebench.kafka_access.access import KafkaAccess
 from oncebench.sinks.kafka.log import KafkaLog
 from oncebench.sinks.kafka.names import transactional_ids
 from oncebench.sinks.kafka.reader import KafkaReader
@@ -14,17 +15,15 @@ from oncebench.sinks.suite import Place, SuiteSink, Traits
 
 def _provide(place: Place) -> dict[str, Any]:
     topic = place.make_topic(f"{place.name}.out")
-    return {"output": topic, "sink_id": place.name, "kafka": dict(place.kafka)}
+    return {"output": topic, "sink_id": place.name, "kafka": place.kafka.as_json()}
 
 
 def _read(target: Mapping[str, Any]) -> KafkaReader:
-    client = dict(target["kafka"])
-    servers = client.pop("bootstrap.servers")
-    return KafkaReader(servers, target["output"], client=client, sink_id=target["sink_id"])
+    return KafkaReader.of(KafkaAccess.of_json(target["kafka"]).client, target["output"], sink_id=target["sink_id"])
 
 
 def _log_of(target: Mapping[str, Any]) -> KafkaLog:
-    return KafkaLog(target["kafka"]["bootstrap.servers"], target["output"], target["sink_id"])
+    return KafkaLog(KafkaAccess.of_json(target["kafka"]).client, target["output"], target["sink_id"])
 
 
 SUITE_SINKS = (

@@ -1,4 +1,4 @@
-"""Topics of Spark's own Kafka sink: its options, each row's routing, and a topic's identity."""
+"""Topics of the Kafka sink: what it needs of them, their identity, and the options and routing of Spark's own sink."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from oncebench.delivery import quarantine
+from oncebench.delivery.contract import AT_LEAST_ONCE
 from oncebench.delivery.copies import headers as names
+from oncebench.delivery.topics.check import READ, WRITE, refuse_unfit
+from oncebench.kafka_access.forms import to_spark
 
 # The id that a broker gives for a topic without one (Uuid.ZERO_UUID).
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -19,6 +22,9 @@ _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 MAX_REQUEST_BYTES = 8 * 1024 * 1024
 # Kafka's Java client keeps unsent records in 32 MB, and a record must fit.
 _LARGEST_BYTES = 32 * 1024 * 1024
+# Markers and claims are offsets of the output topic. Kafka asks for Read on a topic whose offset is stored.
+_WITH_MARKERS = (READ, WRITE)
+_OUTPUT = "the output topic"
 
 
 def options(client: Mapping[str, Any], limit: int | None = None) -> dict[str, str]:
@@ -28,8 +34,7 @@ def options(client: Mapping[str, Any], limit: int | None = None) -> dict[str, st
         limit: bytes that a record of the output topic may have; None: unknown.
     """
     most = min(max(MAX_REQUEST_BYTES, limit or 0), _LARGEST_BYTES)
-    given = {f"kafka.{name}": str(value) for name, value in client.items()}
-    return {**given, "kafka.max.request.size": str(most), "includeHeaders": "true"}
+    return {**to_spark(client), "kafka.max.request.size": str(most), "includeHeaders": "true"}
 
 
 def routed(rows: DataFrame, topic: str, quarantine_topic: str) -> DataFrame:
@@ -78,3 +83,33 @@ def identity(admin: AdminClient, topic: str, limit_s: float) -> dict[str, str]:
         raise
     cluster = admin.describe_cluster(request_timeout=limit_s).result().cluster_id
     return {"cluster": cluster or "", **found} if found["topic_id"] != _NO_ID else {"cluster": cluster or ""}
+
+
+def output_identity(admin: AdminClient, topic: str, limit_s: float) -> dict[str, str]:
+    """Returns the identity of an output topic; empty if the topic cannot be described.
+
+    Raises:
+        RefusedStart: there is no such topic, or this user may not even describe it.
+        KafkaException: the broker does not answer.
+    """
+    try:
+        found = identity(admin, topic, limit_s)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise
+        found = {}
+    if not found:
+        refuse_unfit(admin, {topic: _OUTPUT}, limit_s, _WITH_MARKERS)
+    return found
+
+
+def refuse_unfit_topics(admin: AdminClient, output: str, rejects: str, guarantee: str, limit_s: float) -> None:
+    """Refuses a start whose topics for rows and for rejected records cannot be used; an empty name: there is none.
+
+    Raises:
+        RefusedStart: see `oncebench.delivery.topics.check`.
+        KafkaException: the broker does not answer.
+    """
+    if rejects:
+        refuse_unfit(admin, {rejects: "the quarantine topic"}, limit_s)
+    refuse_unfit(admin, {output: _OUTPUT}, limit_s, (WRITE,) if guarantee == AT_LEAST_ONCE else _WITH_MARKERS)

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any
 
 from kafka.admin import KafkaAdminClient
-from kafka.errors import KafkaError
+from kafka.errors import AuthorizationError, KafkaError
 from kafka.protocol.metadata import CoordinatorType
 from kafka.structs import TopicPartition
 
@@ -76,6 +76,8 @@ async def _ask_coordinators(admin: Any, requests: Mapping[int, Any], ids: Mappin
     manager = admin._manager
     try:
         nodes = await admin._find_coordinator_ids(list(ids.values()), key_type=CoordinatorType.TRANSACTION)
+    except AuthorizationError as error:  # it stays, unlike every other failed look-up
+        return dict.fromkeys(requests, error.errno)
     except KafkaError:
         return dict.fromkeys(requests)
     sent = {at: manager.send(request, node_id=nodes[ids[at]]) for at, request in requests.items()}

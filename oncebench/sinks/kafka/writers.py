@@ -18,16 +18,17 @@ from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from kafka.errors import KafkaError as WireError
 
 from oncebench.delivery import digest
 from oncebench.delivery.contract import TaskView
 from oncebench.delivery.errors import DeliveryFailed, PermanentFailure, TransactionTooSlow
 from oncebench.delivery.failures.cause import failure
-from oncebench.delivery.failures.kafka import fatal_error, of_error
+from oncebench.delivery.failures.kafka import fatal_error, named, of_error
 from oncebench.sinks.kafka.markers import member_of
 from oncebench.sinks.kafka.names import Names, generation_of
 from oncebench.sinks.kafka.rows.limits import UNKNOWN, Limits
-from oncebench.sinks.kafka.rows.produce import Reports, Target, abort_reason, flush, for_topic, produce_all
+from oncebench.sinks.kafka.rows.produce import Reports, Target, abort_reason, flush, produce_all
 from oncebench.sinks.kafka.rows.transactional import TRANSACTION_LIMIT_S, Transactional, run_in_thread
 
 # librdkafka ignores its own limit in send_offsets (its issue 5456). The call takes milliseconds, and goes on when a
@@ -99,7 +100,7 @@ class TransactionalWriter:
                 return {}, {}
             begun = time.monotonic()
             return self._write(transactional, task, first, rows, {"begin": waited})
-        except (DeliveryFailed, KafkaException, SystemError) as error:
+        except (DeliveryFailed, KafkaException, WireError, SystemError) as error:
             _transactional.clear()
             raise self._failed(task, error, transactional, time.monotonic() - begun) from error
         except BaseException:
@@ -165,16 +166,17 @@ class TransactionalWriter:
             if isinstance(first, KafkaError) and first.code() == KafkaError._STATE and client is not None:
                 first = abort_reason(client) or first
             text = f"batch {task.batch}, partition {task.partition}: its transaction failed: {first}"
-            cause = for_topic(of_error(first), self.names.topic)
+            cause = named(of_error(first), self.names.topic, self.names.sink_id)
             failed = failure(cause, text, "A restart of the pipeline aborts it and writes the batch again.")
-        if spent_s * 1000 < self.timeout_ms or isinstance(failed, PermanentFailure):
+        waited = transactional is not None and transactional.lacks_marker  # a longer time-out would not help
+        if waited or spent_s * 1000 < self.timeout_ms or isinstance(failed, PermanentFailure):
             return failed
         most = self.limits.transaction_ms
         allowed = "" if most is None else f", here {most}"
         return TransactionTooSlow(
             f"{failed} It had taken {spent_s:.0f} s, and Kafka aborts a transaction after transaction_timeout_ms, here "
             f"{self.timeout_ms}: raise it (the broker allows transaction.max.timeout.ms{allowed}). "
-            "max_events_per_batch makes the batches smaller that are not planned yet."
+            "max_events_per_batch, or maxOffsetsPerTrigger in a job of your own, makes later batches smaller."
         )
 
     def _mark(self, producer: Producer, task: TaskView, note: Mapping[str, Any]) -> None:
@@ -197,11 +199,12 @@ class TransactionalWriter:
                 transactional.look()
             if transactional.sound and time.monotonic() < until:
                 continue
+            transactional.lacks_marker = True
             why = f"within {MARK_LIMIT_S:g} s" if transactional.sound else "because a broker has left the cluster"
             raise DeliveryFailed(
                 f"batch {task.batch}, partition {task.partition}: Kafka's client has not got its marker into the "
-                f"transaction {why} (was the broker restarted?). A restart of the pipeline aborts the transaction and "
-                "writes the batch again."
+                f"transaction {why} (was the broker restarted, or the topic deleted?). A restart of the pipeline "
+                "aborts the transaction and writes the batch again."
             )
 
     def _begin(self, batch: int) -> Transactional:
@@ -262,9 +265,13 @@ class WarmUp:
 
     def write(self, _task: TaskView, _rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
         if self.transactional and self.names.own_prefix not in _transactional:
-            _transactional[self.names.own_prefix] = [
-                Transactional(self.client, self.names, self.timeout_ms, self.limits.record_bytes)
-            ]
+            try:
+                mine = Transactional(self.client, self.names, self.timeout_ms, self.limits.record_bytes)
+            except (KafkaException, WireError) as error:
+                text = f"a worker's producer for topic {self.names.topic} could not begin: {error.args[0]}"
+                cause = named(of_error(error), self.names.topic, self.names.sink_id)
+                raise failure(cause, text, "No row was written: start again.") from error
+            _transactional[self.names.own_prefix] = [mine]
             for partition in range(self.partitions):
                 _metadata(self.client, self.names.marker_group(partition))
         return {}, {}

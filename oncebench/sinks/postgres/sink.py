@@ -24,6 +24,7 @@ streaming sink for JDBC. It leaves rejected records out and does not write them 
 from __future__ import annotations
 
 import logging
+import os
 import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
@@ -67,6 +68,8 @@ OLDEST_SERVER = 130000  # the reader needs xid8 and pg_current_xact_id, new in v
 # How long a commit retries before a restart must finish it. A server that crashed is back within seconds.
 COMMIT_LIMIT_S = 60.0
 COMMIT_PAUSE_S = 0.05
+# libpq's settings of TLS that Java's driver has too, and the variables that libpq takes them from.
+_TLS = {"sslmode": "PGSSLMODE", "sslrootcert": "PGSSLROOTCERT", "sslcert": "PGSSLCERT", "sslkey": "PGSSLKEY"}
 _log = logging.getLogger(__name__)
 
 
@@ -330,7 +333,8 @@ class PostgresSink(Sink):
                 "Spark's JDBC writer cannot use a Unix socket. Name the server by host and port in ONCEBENCH_POSTGRES."
             )
         host = f"[{info.host}]" if ":" in info.host else info.host
-        more = {name: given[name] for name in ("sslmode", "sslrootcert", "sslcert", "sslkey") if name in given}
+        found = {name: given.get(name) or os.environ.get(variable, "") for name, variable in _TLS.items()}
+        more = {name: value for name, value in found.items() if value}
         settings = {"synchronous_commit": _setting(self._connection(), "synchronous_commit")}
         settings |= dict.fromkeys(preparing.time_outs(self._connection()), "0")
         more["options"] = " ".join(f"-c {name}={value}" for name, value in settings.items())

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -21,13 +22,14 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from oncebench.delivery.errors import PermanentFailure
+from oncebench.delivery.errors import CommitRefused, PermanentFailure, RefusedStart
 from oncebench.delivery.quarantine import FIELDS, Quarantine
 from oncebench.servers.kafka.broker import KafkaBroker, start_kafka
 from oncebench.sinks.kafka import writers
+from oncebench.sinks.kafka.markers import Offsets
 from oncebench.sinks.kafka.rows import append
 from oncebench.sinks.kafka.sink import KafkaSink
-from tests.integration.sinks.test_kafka_sink import Output, write
+from tests.integration.sinks.test_kafka_sink import Output, Task, write
 
 pytestmark = pytest.mark.integration
 LIMIT_S = 30
@@ -69,15 +71,16 @@ def closed(broker: KafkaBroker) -> None:
 
 
 def opened(broker: KafkaBroker, topic: str) -> None:
-    """Does what the message says: grants Write on the topic, and no more."""
+    """Does what the message says: grants Read and Write on the topic, and no more."""
     admin = broker.admin()
     denied = AclBindingFilter(
         *EVERY_TOPIC, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", AclOperation.WRITE, DENY
     )
     deleted = set(admin.delete_acls([denied])[denied].result(LIMIT_S))
-    granted = entry((ResourceType.TOPIC, topic), AclOperation.WRITE, ALLOW)
-    admin.create_acls([granted])[granted].result(LIMIT_S)
-    wait_for("the broker to allow it", lambda: granted in entries_of(broker) and not deleted & entries_of(broker))
+    granted = {entry((ResourceType.TOPIC, topic), right, ALLOW) for right in (AclOperation.READ, AclOperation.WRITE)}
+    for made in admin.create_acls(list(granted)).values():
+        made.result(LIMIT_S)
+    wait_for("the broker to allow it", lambda: granted <= entries_of(broker) and not deleted & entries_of(broker))
 
 
 def entries_of(broker: KafkaBroker) -> set[AclBinding]:
@@ -114,6 +117,7 @@ def test_a_user_that_may_not_write_ends_the_job_and_passes_once_the_right_is_gra
     guarded: KafkaBroker, variant: str
 ) -> None:
     output = Output(guarded)
+    opened(guarded, output.topic)
     sink = output.driver(variant, 1)
     closed(guarded)
     try:
@@ -123,6 +127,71 @@ def test_a_user_that_may_not_write_ends_the_job_and_passes_once_the_right_is_gra
         opened(guarded, output.topic)
     forget()
     write(writer(output.driver(variant, 2), variant), 0, "first")
+
+
+@pytest.mark.parametrize("variant", [*VARIANTS, "claim"])
+def test_a_start_names_the_right_that_its_output_lacks(guarded: KafkaBroker, variant: str) -> None:
+    output = Output(guarded)
+    closed(guarded)
+    try:
+        with pytest.raises(
+            RefusedStart, match=rf"the output topic '{output.topic}' is closed to this user\. Grant .*Write"
+        ):
+            output.driver(variant, 1)
+    finally:
+        opened(guarded, output.topic)
+    output.driver(variant, 1)
+
+
+@contextmanager
+def denied(broker: KafkaBroker, kind: ResourceType, name: str) -> Iterator[None]:
+    """Takes every right on a group or transactional id from this user."""
+    made = entry((kind, name), AclOperation.ALL, DENY)
+    admin = broker.admin()
+    admin.create_acls([made])[made].result(LIMIT_S)
+    wait_for("the broker to forbid it", lambda: made in entries_of(broker))
+    yield
+    which = AclBindingFilter(kind, name, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", AclOperation.ALL, DENY)
+    admin.delete_acls([which])[which].result(LIMIT_S)
+    wait_for("the broker to allow it", lambda: made not in entries_of(broker))
+
+
+def test_a_group_that_this_user_may_not_use_is_no_cluster_that_does_not_answer(guarded: KafkaBroker) -> None:
+    output = Output(guarded)
+    offsets = Offsets({"bootstrap.servers": guarded.bootstrap_servers}, output.topic)
+    with denied(guarded, ResourceType.GROUP, output.sink_id):
+        with pytest.raises(KafkaException) as refused:
+            offsets.read(output.sink_id)
+        assert refused.value.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+    assert offsets.read(output.sink_id) is None
+
+
+@pytest.mark.parametrize("variant", ["two-phase", "idempotent"])
+def test_ids_that_this_user_may_not_use_end_the_warm_up_and_pass_once_the_right_is_granted(
+    guarded: KafkaBroker, variant: str
+) -> None:
+    output = Output(guarded)
+    opened(guarded, output.topic)
+    warm_up = output.driver(variant, 1).warm_up_writer()
+    with (
+        denied(guarded, ResourceType.TRANSACTIONAL_ID, "*"),
+        pytest.raises(PermanentFailure, match=rf"--operation Write --transactional-id {output.sink_id} "),
+    ):
+        warm_up.write(Task(0), iter(()))
+    warm_up.write(Task(0), iter(()))
+
+
+def test_a_commit_that_this_user_may_not_make_is_refused_at_once_and_finished_later(guarded: KafkaBroker) -> None:
+    output = Output(guarded)
+    opened(guarded, output.topic)
+    sink = output.driver("two-phase", 1)
+    prepared = write(sink.prepare_writer(), 0, "first")
+    with (
+        denied(guarded, ResourceType.TRANSACTIONAL_ID, "*"),
+        pytest.raises(CommitRefused, match=rf"--operation Write --transactional-id {output.sink_id} "),
+    ):
+        sink.commit(0, {0: prepared})
+    assert sink.commit(0, {0: prepared}) == set()
 
 
 def test_a_user_that_may_not_write_the_quarantine_topic_is_named_as_such(guarded: KafkaBroker) -> None:

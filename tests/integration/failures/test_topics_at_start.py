@@ -50,7 +50,10 @@ def test_an_output_that_is_internal_to_kafka_is_refused_before_it_is_recorded(fi
     Offsets({"bootstrap.servers": fixture.lab.kafka.bootstrap_servers}, fixture.output).write("any", 0)  # makes it
     guarantee = "at-least-once" if variant == "acknowledged" else "exactly-once"
     said = refusal(fixture, fixture.config(guarantee, variant, output={"output": internal}))
-    assert f"the output topic '{internal}' is internal to Kafka, which takes no rows there. Name another topic" in said
+    assert (
+        f"the output topic '{internal}' is internal to Kafka, which keeps its own records there. Name another topic"
+        in said
+    )
     catch_up(fixture, fixture.config(guarantee, variant))
     assert fixture.visible() == every_row("good")
 

@@ -28,7 +28,7 @@ LIMIT_S = 60.0
 
 
 def target(kafka: KafkaBroker, topic: str) -> dict[str, Any]:
-    return {"output": topic, "sink_id": topic, "kafka": {"bootstrap.servers": kafka.bootstrap_servers}}
+    return {"output": topic, "sink_id": topic, "kafka": kafka.access.as_json()}
 
 
 class Observer:

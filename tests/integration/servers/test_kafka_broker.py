@@ -267,13 +267,13 @@ def test_a_client_of_the_extra_listener_uses_the_proxy_for_everything(tmp_path: 
 
 
 def test_an_external_kafka_has_topics_and_no_process(kafka: KafkaBroker) -> None:
-    handle = external(kafka.bootstrap_servers)
+    handle = external(kafka.access)
     assert type(handle) is Kafka
     write(handle.bootstrap_servers, handle.fresh_topic("in", 2), [b"x"])
 
 
 def test_one_reachable_address_of_several_is_enough(kafka: KafkaBroker) -> None:
-    external(f"127.0.0.1:1,{kafka.bootstrap_servers}").fresh_topic("in", 1)
+    external(kafka.access.at(f"127.0.0.1:1,{kafka.bootstrap_servers}")).fresh_topic("in", 1)
 
 
 def test_an_unreachable_advertised_address_is_named(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_an_unreachable_advertised_address_is_named(tmp_path: Path) -> None:
         start_kafka(tmp_path, extra_listeners={"LOST": nowhere}) as broker,
         pytest.raises(UserError, match=f"directs clients to 127.0.0.1:{nowhere}.*advertised.listeners"),
     ):
-        external(f"127.0.0.1:{broker.ports['LOST']}")
+        external(broker.access.at(f"127.0.0.1:{broker.ports['LOST']}"))
 
 
 def test_a_broker_killed_from_outside_is_reaped_and_can_be_restarted(kafka_own: KafkaBroker) -> None:

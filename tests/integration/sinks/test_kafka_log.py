@@ -39,7 +39,7 @@ def test_every_stretch_is_told_with_its_writer_its_generation_and_how_its_transa
         produce(producer, topic, 0, range(1))
     produce(plain(kafka), topic, 0, range(2))
     produce(plain(kafka), topic, 0, ["beyond the end"])
-    with closing(KafkaLog(kafka.bootstrap_servers, topic, topic)) as log:
+    with closing(KafkaLog(kafka.access.client, topic, topic)) as log:
         report = save_log(log, tmp_path / "log.arrow", {0: End(0, 18, 18), 1: End(0, 4, 4)})
     assert report.complete, report.note
     stream = read_stream(tmp_path / "log.arrow", LOG)
@@ -65,7 +65,7 @@ def test_every_stretch_is_told_with_its_writer_its_generation_and_how_its_transa
 def test_a_log_that_cannot_be_read_is_told_and_its_file_is_not_closed(kafka: KafkaBroker, tmp_path: Path) -> None:
     topic = kafka.fresh_topic("log", partitions=1)
     produce(plain(kafka), topic, 0, range(2))
-    with closing(KafkaLog(kafka.bootstrap_servers, topic, topic)) as log:
+    with closing(KafkaLog(kafka.access.client, topic, topic)) as log:
         report = save_log(log, tmp_path / "log.arrow", {0: End(0, 3, 3)}, idle_s=0.5)
     assert not report.complete
     assert f"the log of topic {topic}" in report.note
@@ -81,7 +81,7 @@ def test_a_transaction_that_is_open_is_told_with_what_its_coordinator_knows_of_i
     produce(plain(kafka), topic, 0, range(2))
     with transaction(kafka, f"{topic}.txn.g1.1.a") as producer:
         produce(producer, topic, 0, range(3))
-        with closing(KafkaLog(kafka.bootstrap_servers, topic, topic)) as log:
+        with closing(KafkaLog(kafka.access.client, topic, topic)) as log:
             report = save_log(log, tmp_path / "log.arrow", {0: End(0, 2, 5), 1: End(0, 0, 0)})
     assert report.complete, report.note
     assert len(report.open) == 1
@@ -90,7 +90,7 @@ def test_a_transaction_that_is_open_is_told_with_what_its_coordinator_knows_of_i
     assert (told.state, told.here, told.timeout_ms) == ("Ongoing", True, 60_000)
     assert 0 <= told.asked_ms - told.started_ms < 60_000
     assert not is_hanging(asdict(told))
-    with closing(KafkaLog(kafka.bootstrap_servers, topic, topic)) as log:
+    with closing(KafkaLog(kafka.access.client, topic, topic)) as log:
         assert log.open_transactions([0, 1], idle_s=5.0) == []
 
 
@@ -112,7 +112,7 @@ def test_a_writer_that_goes_on_behind_its_successor_is_found_in_a_real_log(kafka
         write(older, 30, 40)
     with closing(KafkaReader(kafka.bootstrap_servers, topic)) as reader:
         report = save_topic(reader, tmp_path / "final.arrow")
-    with closing(KafkaLog(kafka.bootstrap_servers, topic, topic)) as log:
+    with closing(KafkaLog(kafka.access.client, topic, topic)) as log:
         assert save_log(log, tmp_path / "log.arrow", report.ends).complete
     record = replace(
         make_record(world),

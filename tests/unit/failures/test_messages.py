@@ -42,14 +42,17 @@ SETTINGS = {
     "delta.columnMapping.mode",
     "bootstrap.servers", "compression.type", "cleanup.policy", "max.message.bytes", "message.timestamp.after.max.ms",
     "message.timestamp.before.max.ms", "min.insync.replicas", "offset.metadata.max.bytes", "offsets.retention.minutes",
-    "security.protocol", "segment.bytes", "transaction.max.timeout.ms", "transactional.id.expiration.ms",
+    "sasl.jaas.config", "sasl.mechanism", "security.protocol", "segment.bytes", "transaction.max.timeout.ms",
+    "transactional.id.expiration.ms", "offsets.topic.replication.factor", "transaction.state.log.replication.factor",
     "spark.sql.streaming.stateStore.providerClass", "spark.sql.streaming.checkpointFileManagerClass",
     "spark.driver.memory", "spark.executor.memory", "spark.executorEnv", "controller.transaction.lease.count.min",
     "spark.readStream", "builder.master", "rows.repartition", "rows.writeStream.format", "spark.executorEnv.V",
     "spark.api.mode", "spark.sql.shuffle.partitions", "spark.sql.streaming.queryEvolution",
 }  # fmt: skip
 FILES = (".py", ".sh", ".conf", ".properties", ".json")
-PROGRAMS = {"kafka-acls.sh": {"--bootstrap-server", "--add", "--allow-principal", "--operation", "--topic"},
+PROGRAMS = {"kafka-acls.sh": {"--bootstrap-server", "--add", "--allow-principal", "--operation", "--topic", "--group",
+                              "--transactional-id", "--resource-pattern-type", "--cluster"},
+            "kafka-consumer-groups.sh": {"--bootstrap-server", "--describe", "--members", "--all-groups"},
             "kafka-configs.sh": {"--bootstrap-server", "--alter", "--entity-type", "--entity-name", "--add-config"},
             "kafka-transactions.sh": {"--bootstrap-server", "--topic", "--partition", "--start-offset"}}  # fmt: skip
 OPTIONS = {"--accept-gap"}  # of `python -m pipeline`

@@ -94,6 +94,19 @@ def test_sparks_errors(text: str, permanent: bool) -> None:
     assert spark.of_text(text).permanent is permanent
 
 
+def test_a_java_time_out_is_the_clients_and_a_refused_topic_is_named() -> None:
+    errors = "org.apache.kafka.common.errors"
+    timed_out = spark.of_text(f"{errors}.TimeoutException: Timed out waiting for a node assignment")
+    assert timed_out is of_kafka.CLIENT[KafkaError._TIMED_OUT]
+    refused = spark.of_text(f"{errors}.TopicAuthorizationException: Not authorized to access topics: [orders.v1]")
+    assert refused.remedy.endswith("--topic orders.v1")
+
+
+def test_a_remedy_names_what_its_command_is_about() -> None:
+    assert of_kafka.named(of_kafka.BROKER[53], sink_id="s-1").remedy.count("--transactional-id s-1 ") == 1
+    assert of_kafka.named(UNKNOWN, "orders") is UNKNOWN, "or a message would say that no table has the code"
+
+
 def test_a_full_disk_passes_and_a_missing_right_does_not() -> None:
     assert not system.of_errno(errno.ENOSPC).permanent
     assert system.of_errno(errno.EACCES).permanent

@@ -13,6 +13,7 @@ import pytest
 from oncebench.faults import link
 from oncebench.faults.context import FaultContext
 from oncebench.faults.link import link_to
+from oncebench.kafka_access.access import KafkaAccess
 from oncebench.lab.lab import Lab
 from oncebench.lab.links import open_links
 from oncebench.scenario.cell import Cell
@@ -207,7 +208,9 @@ class Server:
 
 
 def lab(proxy: Proxy) -> Lab:
-    return Lab(Kafka("127.0.0.1:1"), cast("Any", None), (), servers={"postgres": Server()}, link=(proxy, 1))
+    return Lab(
+        Kafka(KafkaAccess("127.0.0.1:1")), cast("Any", None), (), servers={"postgres": Server()}, link=(proxy, 1)
+    )
 
 
 def test_only_runs_with_a_link_fault_use_a_proxy() -> None:
@@ -215,12 +218,12 @@ def test_only_runs_with_a_link_fault_use_a_proxy() -> None:
         shared = lab(proxy)
         cell = Cell("postgres", "exactly-once", "two-phase", faults=("after-commit:kill",))
         with open_links(cell, shared) as links:
-            assert (links.bootstrap_servers, links.environment, links.proxies) == ("127.0.0.1:1", {}, {})
+            assert (links.kafka.bootstrap_servers, links.environment, links.proxies) == ("127.0.0.1:1", {}, {})
         with open_links(replace(cell, faults=("after-commit:cut-link:3",)), shared) as links:
-            assert links.bootstrap_servers == f"127.0.0.1:{proxy.port}"
+            assert links.kafka.bootstrap_servers == f"127.0.0.1:{proxy.port}"
             assert (links.environment, links.proxies) == ({}, {link_to("kafka"): proxy})
         with open_links(replace(cell, faults=("after-commit:lose-postgres-answer",)), shared) as links:
             (between,) = links.proxies.values()
             (dsn,) = links.environment.values()
-            assert links.bootstrap_servers == "127.0.0.1:1"
+            assert links.kafka.bootstrap_servers == "127.0.0.1:1"
             assert {"host=127.0.0.1", f"port={between.port}", "password=secret", "dbname=here"} <= set(dsn.split())

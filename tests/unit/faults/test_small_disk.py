@@ -17,6 +17,7 @@ import pytest
 from oncebench.downloads.java import Java
 from oncebench.errors import MissingEnvironment, UserError
 from oncebench.faults import catalogue, disk
+from oncebench.kafka_access.access import KafkaAccess
 from oncebench.lab import broker as brokers
 from oncebench.lab import disk as disks
 from oncebench.lab.disk import open_disks
@@ -252,7 +253,7 @@ def test_a_second_full_disk_waits_for_the_end_of_the_first(tmp_path: Path, monke
 
 def test_only_fill_broker_gets_a_broker_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = Java(tmp_path, tmp_path / "java", "17.0.1")
-    lab = Lab(Kafka("localhost:1"), java, (), servers={"kafka": "lab's", "postgres": "lab's"})
+    lab = Lab(Kafka(KafkaAccess("localhost:1")), java, (), servers={"kafka": "lab's", "postgres": "lab's"})
 
     @contextmanager
     def own_kafka(folder: Path, found: Java) -> Iterator[tuple[str, str]]:

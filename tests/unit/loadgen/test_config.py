@@ -11,6 +11,7 @@ from loadgen.__main__ import main
 from loadgen.client import number_setting, settings
 from loadgen.config import LoadConfig, read_config
 from loadgen.errors import ConfigError
+from tests.unit.kafka_access.files import access, login
 
 GOOD: dict[str, Any] = {
     "bootstrap_servers": "127.0.0.1:9092",
@@ -114,6 +115,28 @@ def test_a_user_may_tune_the_client_but_not_its_guarantees() -> None:
     assert (effective["enable.idempotence"], effective["acks"]) == (True, "all")
     assert effective["allow.auto.create.topics"] is False
     assert number_setting(config, "linger.ms") == 50
+
+
+def test_the_settings_of_a_secured_kafka_come_from_its_file(tmp_path: Path) -> None:
+    conf = access(tmp_path, login("PLAIN", "alice", "hunter2")).conf
+    config = LoadConfig.from_mapping({**GOOD, "kafka_conf": conf, "kafka": {"client.id": "me"}})
+    effective = settings(config)
+    assert (effective["sasl.username"], effective["sasl.password"]) == ("alice", "hunter2")
+    assert (effective["client.id"], effective["bootstrap.servers"]) == ("me", GOOD["bootstrap_servers"])
+    assert "hunter2" not in repr(config)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"kafka_conf": "/nowhere"}, "/nowhere cannot be read"),
+        ({"kafka": {"acks": "0"}}, "acks cannot be set here"),
+        ({"kafka": {"client.id": 3}}, "kafka: the value of 'client.id' must be text"),
+    ],
+)
+def test_a_wrong_setting_of_the_cluster_is_named(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        LoadConfig.from_mapping({**GOOD, **fields})
 
 
 def test_a_number_setting_with_another_value_is_named() -> None:

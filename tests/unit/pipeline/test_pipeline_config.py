@@ -231,12 +231,12 @@ def test_a_kafka_that_goes_away_during_the_last_check_is_named(starting: Callabl
         ("checkpoint", "a\0b", r"checkpoint is .*Remove the character"),
         ("checkpoint", "/tmp/\ud800", r"checkpoint is .*Remove the character"),
         ("jars", ["a\0b"], r"jars is .*Remove the character"),
-        ("kafka", {"isolation.level": "read_uncommitted"}, "rest on isolation.level"),
-        ("kafka", {"acks": "0"}, "rest on acks"),
-        ("kafka", {"bootstrap.servers": "other:1"}, "rest on bootstrap.servers"),
-        ("kafka", {"security.protocol": "SASL_SSL"}, "security.protocol .*not supported yet.*PLAINTEXT listener"),
-        ("kafka", {"sasl.username": "joe"}, "sasl.username .*not supported yet.*PLAINTEXT listener"),
-        ("kafka", {"ssl.ca.location": "ca.pem"}, "ssl.ca.location .*not supported yet.*PLAINTEXT listener"),
+        ("kafka", {"isolation.level": "read_uncommitted"}, "isolation.level cannot be set here: a reader without it"),
+        ("kafka", {"acks": "0"}, "acks cannot be set here: an acknowledgement must mean"),
+        ("kafka", {"bootstrap.servers": "other:1"}, "bootstrap.servers has a field of its own"),
+        ("kafka", {"security.protocol": "SASL_SSL"}, "sasl.mechanism GSSAPI, Kafka's default, is not supported"),
+        ("kafka", {"sasl.username": "joe"}, "sasl.username has no effect with security.protocol PLAINTEXT"),
+        ("kafka_conf", "/nowhere/client.properties", "/nowhere/client.properties cannot be read"),
     ],
 )
 def test_a_wrong_value_is_refused(tmp_path: Path, field: str, value: Any, told: str) -> None:
@@ -246,7 +246,9 @@ def test_a_wrong_value_is_refused(tmp_path: Path, field: str, value: Any, told: 
 
 def test_a_kafka_setting_for_plaintext_is_accepted(tmp_path: Path) -> None:
     kafka = {"security.protocol": "PLAINTEXT", "client.id": "me"}
-    assert read_config(written(tmp_path, kafka=kafka)).kafka == kafka
+    found = read_config(written(tmp_path, kafka=kafka))
+    assert found.kafka == kafka
+    assert found.kafka_client == {"bootstrap.servers": found.bootstrap_servers, "client.id": "me"}
 
 
 @pytest.mark.parametrize("name", ["checkpoint", "record"])

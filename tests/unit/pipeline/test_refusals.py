@@ -53,7 +53,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, setting: str, pla
 def test_a_setting_that_kafkas_client_refuses_is_named(tmp_path: Path, kafka: dict[str, str]) -> None:
     said = refusal(tmp_path, kafka=kafka)
     assert next(iter(kafka)) in said
-    assert "Correct the setting in `kafka`" in said
+    assert "Correct it in `kafka` or `kafka_conf`" in said
 
 
 def test_a_configuration_nested_too_deeply_is_refused(tmp_path: Path) -> None:

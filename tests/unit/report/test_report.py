@@ -30,6 +30,11 @@ KAFKA = {"bootstrap_servers": "b1:9092,b2:9092"}
         ({}, "", ""),
         ({"kafka": {**KAFKA, "own": True}}, "", ""),
         ({"kafka": {**KAFKA, "own": False}}, "", " --bootstrap-servers b1:9092,b2:9092"),
+        (
+            {"kafka": {**KAFKA, "own": False, "kafka_conf": "/my conf", "kafka": {"client.id": "a b"}}},
+            "",
+            " --bootstrap-servers b1:9092,b2:9092 --kafka-conf '/my conf' --kafka-set 'client.id=a b'",
+        ),
         ({"theirs": {"ONCEBENCH_POSTGRES": "host=db1 dbname=it"}}, "ONCEBENCH_POSTGRES='host=db1 dbname=it' ", ""),
     ],
 )

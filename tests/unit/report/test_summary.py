@@ -244,3 +244,10 @@ def test_an_older_report_without_deaths_is_readable() -> None:
 def test_the_last_line_has_the_folder_of_the_files() -> None:
     assert summary(report(), Path("results/local/work/x")).splitlines()[-1] == "  files       results/local/work/x"
     assert "files" not in lines(report())
+
+
+def test_what_was_switched_off_in_kafkas_security_is_printed() -> None:
+    weak = {"security": {"weaknesses": ["the host names of Kafka's brokers are not checked"]}}
+    assert "  INSECURE    the host names of Kafka's brokers" in summary(report(environment={"kafka": weak}))
+    for kafka in (None, {}, {"security": {"weaknesses": []}}):
+        assert "INSECURE" not in summary(report(environment={"kafka": kafka}))

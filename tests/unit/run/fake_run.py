@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from oncebench.kafka_access.access import KafkaAccess
 from oncebench.lab.lab import START_TIMEOUT_S
 from oncebench.live.status import RunStatus
 from oncebench.run.cell import _Run
@@ -69,7 +70,7 @@ class FakeRun(_Run):
         self.fake = FakeSupervisor()
         self.supervisor: Any = self.fake
         self.lab: Any = SimpleNamespace(
-            own_broker=None, kafka=SimpleNamespace(bootstrap_servers=""), start_timeout_s=START_TIMEOUT_S
+            own_broker=None, kafka=SimpleNamespace(access=KafkaAccess("")), start_timeout_s=START_TIMEOUT_S
         )
         self.topics: Any = SimpleNamespace(input="in")
         self.config: Any = None

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from oncebench.kafka_access.access import KafkaAccess
 from oncebench.run.configs import load_config, pipeline_config
 from oncebench.run.topics import Topics
 from oncebench.scenario.cell import Cell
@@ -19,7 +20,7 @@ CELL = Cell("kafka", "exactly-once", "two-phase", faults=("after-prepare:kill",)
 
 
 def config(cell: Cell) -> PipelineConfig:
-    return pipeline_config(cell, LAB, "proxy:1", TOPICS, "run-1", Path("folder"))
+    return pipeline_config(cell, LAB, KafkaAccess("proxy:1"), TOPICS, "run-1", Path("folder"))
 
 
 def test_only_open_sessions_get_a_timeout_longer_than_a_run() -> None:
@@ -30,7 +31,7 @@ def test_only_open_sessions_get_a_timeout_longer_than_a_run() -> None:
 def test_the_pipeline_uses_the_proxy_and_the_generator_the_broker() -> None:
     assert (config(CELL).bootstrap_servers, config(CELL).sink_id) == ("proxy:1", "run-1")
     assert [str(fault) for fault in config(CELL).faults] == ["after-prepare:kill"]
-    assert load_config(CELL, "broker:1", TOPICS, Path("folder"))["bootstrap_servers"] == "broker:1"
+    assert load_config(CELL, KafkaAccess("broker:1"), TOPICS, Path("folder"))["bootstrap_servers"] == "broker:1"
 
 
 def test_a_run_has_no_batches_without_data_and_a_job_of_ones_own_has() -> None:

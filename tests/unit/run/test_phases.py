@@ -13,6 +13,7 @@ import pytest
 
 from loadgen.errors import LedgerError
 from oncebench.errors import ExitCode, UserError
+from oncebench.kafka_access.access import KafkaAccess
 from oncebench.live.status import DRAINING, LOADING, STARTING, STOPPING, Phase
 from oncebench.run import cell as module
 from oncebench.run import warm_up
@@ -160,7 +161,7 @@ def test_warm_up_events_that_cannot_be_sent_are_a_user_error(tmp_path: Path, mon
     monkeypatch.setattr(warm_up, "run_load", fail)
     for send in (warm_up.send_warm_up, warm_up.open_sessions):
         with pytest.raises(UserError, match=r"^the events ahead of the load could not be sent: no room for a ledger$"):
-            send("x:1", "in", tmp_path, 1)
+            send(KafkaAccess("x:1"), "in", tmp_path, 1)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from oncebench.errors import ExitCode, MissingEnvironment, UserError
+from oncebench.kafka_access.access import KafkaAccess
 from oncebench.processes import ports
 from oncebench.servers.kafka import external as external_kafka
 from oncebench.servers.kafka.broker import external, start_kafka
@@ -122,7 +123,7 @@ def silence() -> Iterator[int]:
 def test_a_missing_kafka_is_reported_at_once() -> None:
     begin = time.monotonic()
     with pytest.raises(MissingEnvironment, match=r"no Kafka can be reached.*127\.0\.0\.1:1: Connection") as caught:
-        external("127.0.0.1:1")
+        external(KafkaAccess("127.0.0.1:1"))
     assert caught.value.exit_code == ExitCode.ENVIRONMENT
     assert time.monotonic() - begin < 2
 
@@ -135,7 +136,7 @@ def test_another_server_than_kafka_is_reported_within_the_limit(
     monkeypatch.setattr(external_kafka, "_TIMEOUT_S", 0.7)
     begin = time.monotonic()
     with pytest.raises(UserError, match="does not answer like Kafka") as caught:
-        external(f"127.0.0.1:{request.getfixturevalue(server)}")
+        external(KafkaAccess(f"127.0.0.1:{request.getfixturevalue(server)}"))
     assert caught.value.exit_code == ExitCode.ERROR
     assert time.monotonic() - begin < 5
 
@@ -143,11 +144,11 @@ def test_another_server_than_kafka_is_reported_within_the_limit(
 @pytest.mark.parametrize("text", ["", "a:b", "host:9092:", ":9092", "host:9092,"])
 def test_an_invalid_address_is_a_usage_error(text: str) -> None:
     with pytest.raises(UserError, match="not an address of the form host:port") as caught:
-        external(text)
+        external(KafkaAccess(text))
     assert caught.value.exit_code == ExitCode.USAGE
 
 
 def test_unknown_client_settings_are_a_usage_error(silence: int) -> None:
     with pytest.raises(UserError, match=r"client settings for Kafka are invalid.*no\.such\.setting") as caught:
-        external(f"127.0.0.1:{silence}", {"no.such.setting": "1"})
+        external(KafkaAccess(f"127.0.0.1:{silence}", settings={"no.such.setting": "1"}))
     assert caught.value.exit_code == ExitCode.USAGE

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from oncebench.kafka_access.access import KafkaAccess
 from oncebench.sinks.black_box.reader import BlackBoxReader, Functions, Unreadable, new_rows
 from oncebench.sinks.black_box.suite import SUITE_SINKS
 from oncebench.sinks.black_box.target import UserMistake
@@ -153,7 +154,7 @@ def test_a_reader_that_still_raises_at_the_end_is_an_error(folder: Path, monkeyp
 
 def provide(folder: Path, **fields: str) -> dict[str, Any]:
     given = target(folder, **fields)
-    place = Place("r", folder / "run" / "output", 2, {"bootstrap.servers": "x:1"}, str, SCHEMA, KEY, json.dumps(given))
+    place = Place("r", folder / "run" / "output", 2, KafkaAccess("x:1"), str, SCHEMA, KEY, json.dumps(given))
     return SUITE_SINKS[0].provide(place)
 
 

@@ -20,6 +20,7 @@ import pytest
 
 from oncebench.delivery.contract import AT_LEAST_ONCE, EXACTLY_ONCE, SinkKind, Support
 from oncebench.delivery.errors import AnotherDriver, CommitUncertain, DeliveryFailed, RefusedStart
+from oncebench.kafka_access.access import KafkaAccess
 from oncebench.sinks.files.folder import PENDING
 from oncebench.sinks.files.formats import JSON_LINES, PARQUET, Format
 from oncebench.sinks.files.reader import read_folder
@@ -382,7 +383,7 @@ def test_our_files_and_sparks_own_never_share_a_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_a_kind_finds_the_output_that_it_provided(tmp_path: Path, kind: SinkKind) -> None:
     made = suite_sinks()[kind.name]
-    target = made.provide(Place("s", tmp_path, 2, {}, str, job_rows.SCHEMA, job_rows.KEY))
+    target = made.provide(Place("s", tmp_path, 2, KafkaAccess(""), str, job_rows.SCHEMA, job_rows.KEY))
     assert json.loads(json.dumps(target)) == target
     assert made.read(target).leftovers() == []
     assert SINKS[kind.name] is kind

@@ -101,5 +101,5 @@ def test_a_lost_decision_is_not_guessed(state: str) -> None:
 def test_a_missing_right_to_write_markers_is_named() -> None:
     world = Pretended("CompleteCommit", [HANGING], [HANGING], [HANGING])
     world.refuses = ClusterAuthorizationFailedError
-    with pytest.raises(RefusedStart, match=r"It is committed.*ALTER on the cluster"):
+    with pytest.raises(RefusedStart, match=r"It is committed.*--operation Alter --cluster"):
         ended(world)

@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from oncebench.delivery.errors import DeliveryFailed, PermanentFailure
 from oncebench.delivery.quarantine import Quarantine, _writers
+from oncebench.kafka_access.access import KafkaAccess
 from oncebench.kafka_repair import addresses
 from oncebench.sinks.kafka import writers
 from oncebench.sinks.kafka.names import Names
@@ -24,7 +25,9 @@ from oncebench.sinks.kafka.rows import append
 from oncebench.sinks.kafka.rows.append import Appender
 from oncebench.sinks.kafka.rows.produce import Reports, Target, abort_reason, flush, refused
 from oncebench.sinks.kafka.rows.transactional import Transactional, run_in_thread
+from oncebench.sinks.kafka.sink import KafkaSink
 from oncebench.sinks.kafka.writers import TransactionalWriter
+from tests.unit.kafka_access.files import login
 from tests.unit.kafka_repair.ended import ended
 
 
@@ -204,10 +207,19 @@ class Aborted:
 def test_a_marker_of_an_aborted_transaction_fails_with_the_error_that_aborted_it() -> None:
     writer = TransactionalWriter({}, Names("s", 1, "out"), 60_000, commits=True, ended={}, retired=frozenset())
     wrong_state = KafkaException(KafkaError(KafkaError._STATE))
-    said = writer._failed(cast("Any", Task()), wrong_state, cast("Any", SimpleNamespace(producer=Aborted())), 0.0)
+    transactional = cast("Any", SimpleNamespace(producer=Aborted(), lacks_marker=False))
+    said = writer._failed(cast("Any", Task()), wrong_state, transactional, 0.0)
     assert isinstance(said, PermanentFailure)
     assert "--operation Write --topic out, then" in str(said)
     assert not isinstance(writer._failed(cast("Any", Task()), wrong_state, None, 0.0), PermanentFailure)
+
+
+@pytest.mark.parametrize("lacks_marker", [False, True])
+def test_a_longer_time_out_is_not_advised_if_the_time_went_by_waiting_for_a_marker(lacks_marker: bool) -> None:
+    writer = TransactionalWriter({}, Names("s", 1, "out"), 60_000, commits=True, ended={}, retired=frozenset())
+    transactional = cast("Any", SimpleNamespace(producer=Aborted(), lacks_marker=lacks_marker))
+    said = writer._failed(cast("Any", Task()), DeliveryFailed("no marker."), transactional, 61.0)
+    assert ("transaction_timeout_ms" in str(said)) is not lacks_marker
 
 
 def test_the_error_that_aborted_a_transaction_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,3 +319,13 @@ def test_a_flush_that_ends_without_a_cause_is_explained_by_the_client(
     reports.refused(KafkaError(KafkaError._PURGE_QUEUE), b"k", b"v")
     with pytest.raises(PermanentFailure, match="--operation Write --topic out"):
         flush(given_up, 1, reports, Target("out", "localhost:1"), cast("Any", Task()))
+
+
+def test_the_text_of_a_task_shows_no_secret() -> None:
+    """Spark and Python print tasks in errors."""
+    secured = {**login("PLAIN", "alice", "canary-7f3a"), "security.protocol": "SASL_PLAINTEXT", "log_level": "0"}
+    sink = KafkaSink("out", "it", 1, KafkaAccess("127.0.0.1:9", settings=secured).client, 60_000, "")
+    sink._next_check_at = float("inf")
+    tasks = (sink.unacknowledged_writer(), sink.warm_up_writer(), sink.prepare_writer())
+    assert [f"{task}".count("alice") for task in tasks] == [1, 1, 1]
+    assert [task for task in tasks if "canary" in f"{task}"] == []

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from oncebench.delivery.errors import DeliveryFailed, RefusedStart
+from oncebench.kafka_access.access import KafkaAccess
 from oncebench.sinks.registry import suite_sinks
 from oncebench.sinks.sqlite import sink as sqlite_sink
 from oncebench.sinks.sqlite.sink import SUPPORTS, SqliteSink, connect
@@ -40,7 +41,7 @@ def test_the_page_on_new_sinks_prints_this_sinks_own_check_of_the_columns() -> N
 
 def test_the_generation_never_goes_back(tmp_path: Path) -> None:
     """A late start of an older driver is refused, and the newer driver's workers continue."""
-    target = suite_sinks()["sqlite"].provide(Place("s", tmp_path, 2, {}, str, SCHEMA, KEY))
+    target = suite_sinks()["sqlite"].provide(Place("s", tmp_path, 2, KafkaAccess(""), str, SCHEMA, KEY))
     for generation in (2, 3):
         SqliteSink(target["output"], "s", 2).start(SUPPORTS[0], generation, [])
     with pytest.raises(RefusedStart, match="has seen generation 3"):

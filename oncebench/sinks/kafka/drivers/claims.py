@@ -19,7 +19,9 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicPartition
 
 from oncebench.delivery.contract import WHOLE_BATCH, Holder, Mark
-from oncebench.delivery.errors import AnotherDriver, DeliveryFailed
+from oncebench.delivery.errors import AnotherDriver
+from oncebench.delivery.failures.cause import failure
+from oncebench.delivery.failures.kafka import named, of_error
 from oncebench.sinks.kafka.markers import LIMIT_S, Noted, Offsets, member_of
 from oncebench.sinks.kafka.names import Names
 
@@ -57,9 +59,9 @@ def stop_if_older(newest: Noted | None, names: Names) -> None:
     """Raises AnotherDriver if the published generation is another driver's."""
     if newest is not None and (newest.number > names.generation or newest.driver != names.driver):
         raise AnotherDriver(
-            f"generation {newest.number} of {names.sink_id} was started; this worker belongs to generation "
-            f"{names.generation} and stops. If both numbers are equal, their checkpoints are copies of one. Let only "
-            "one driver run per sink_id."
+            f"generation {newest.number} of sink_id {names.sink_id} has taken over: a newer start, or `oncebench "
+            f"transactions`. This process belongs to generation {names.generation} and stops; if both numbers are "
+            "equal, their checkpoints are copies of one. Let only one driver run per sink_id."
         )
 
 
@@ -89,7 +91,7 @@ class Claims:
 
         Raises:
             AnotherDriver: another driver has published its name.
-            DeliveryFailed: the cluster does not answer; nothing of the batch was written.
+            DeliveryFailed: the cluster does not answer, or refuses; nothing of the batch was written.
         """
         place = TopicPartition(self._names.topic, 0)
         try:
@@ -101,9 +103,10 @@ class Claims:
                 if each.error is not None:
                     raise KafkaException(each.error)
         except KafkaException as error:
-            raise DeliveryFailed(
-                f"batch {batch} could not be claimed in the cluster: {error.args[0]}. Nothing of it was written, and a "
-                "restart leaves it out, as at-most-once allows."
+            cause = named(of_error(error), self._names.topic, self._names.sink_id)
+            failed = failure(cause, f"batch {batch} could not be claimed in the cluster: {error.args[0]}", restart="")
+            raise type(failed)(
+                f"{failed} Nothing of the batch was written, and the next start leaves it out, as at-most-once allows."
             ) from error
         stop_if_older(None if newest.offset < 0 else Noted(newest.offset, newest.metadata or ""), self._names)
 

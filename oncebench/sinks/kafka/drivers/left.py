@@ -63,7 +63,7 @@ class KafkaTransactions:
         self._names = Names(settings.sink_id, 0, self._topic, settings.driver)
         self._admin = AdminClient({**self._client, **RECOVERY})
         self._offsets = Offsets(self._client, self._topic)
-        self._coordinator = Coordinator({"bootstrap_servers": self._client["bootstrap.servers"]})
+        self._coordinator = Coordinator.of(self._client)
 
     def identity(self) -> Mapping[str, str]:
         return identity(self._admin, self._topic, REQUEST_LIMIT_S)
@@ -122,9 +122,10 @@ class KafkaTransactions:
         answers = self._coordinator.end(transactions, commit=True, limit_s=LIMIT_S, look=waiting.look)
         silent = {answer.error_code for answer in answers if answer.outcome is Outcome.UNKNOWN}
         if silent:
+            why = explain(silent, LIMIT_S, self._names.sink_id)
             raise CommitUncertain(
-                f"the transaction coordinator {explain(silent, LIMIT_S)}. {waiting.why()}The decision stays in the "
-                "journal: call again after that."
+                f"the transaction coordinator {why}. {waiting.why()}The decision stays in the journal: call again "
+                "after that."
             )
         unclear = [left for left, answer in zip(named, answers, strict=True) if answer.outcome is Outcome.ELSEWHERE]
         marks = self.marks() if unclear else {}

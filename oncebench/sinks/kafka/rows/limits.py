@@ -42,7 +42,8 @@ def transaction_limits(admin: AdminClient, record_bytes: int | None, timeout_ms:
     if allowed is not None and timeout_ms > int(allowed):
         raise RefusedStart(
             f"transaction_timeout_ms is {timeout_ms}, which is more than the broker allows "
-            f"(transaction.max.timeout.ms = {allowed}). Lower transaction_timeout_ms, or raise the broker's limit."
+            f"(transaction.max.timeout.ms = {allowed}). Lower transaction_timeout_ms, or raise the limit in "
+            "server.properties and restart the brokers. Then start again."
         )
     return Limits(
         record_bytes,

@@ -8,7 +8,7 @@ At-most-once leaves such a row out and sends the others.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -16,8 +16,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from oncebench.delivery.contract import TaskView
 from oncebench.delivery.errors import DeliveryFailed, RecordTooLarge
-from oncebench.delivery.failures.cause import UNKNOWN, Cause, failure
-from oncebench.delivery.failures.kafka import PURGED, fatal_error, of_code
+from oncebench.delivery.failures.cause import UNKNOWN, failure
+from oncebench.delivery.failures.kafka import PURGED, fatal_error, named, of_code
 from oncebench.kafka_repair import addresses
 from oncebench.sinks.kafka.rows.limits import UNKNOWN as UNKNOWN_LIMITS
 from oncebench.sinks.kafka.rows.limits import Limits
@@ -29,8 +29,6 @@ COMMON = {"partitioner": "murmur2_random"}
 FLUSH_LIMIT_S = 120.0
 # Enough of a key to find the row again, in one line.
 _KEY_SHOWN = 60
-# A batch with one record takes some 70 bytes more than the record's key and value; headers take more.
-_OVERHEAD_BYTES = 10_000
 # What a producer answers to a wrong call if no error has aborted its transaction, or if it has no transactions.
 _NOT_ABORTED = frozenset({KafkaError._STATE, KafkaError._NOT_CONFIGURED})
 
@@ -165,20 +163,17 @@ def refused(reports: Reports, target: Target, task: TaskView, sent: int = 0, lef
         most = target.limits.record_bytes
         limit = "" if most is None else f" (it takes {most:,} bytes)"
         failed = failure(
-            for_topic(cause, target.topic, reports.size),
+            named(cause, target.topic, size=reports.size),
             f"{where}: {reports.row}, and topic {target.topic}{limit} refuses it: {error}",
         )
         too_large = error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE
         return RecordTooLarge(str(failed)) if too_large else failed
     waited = f" within {FLUSH_LIMIT_S:g} s" if left else ""
-    counted = f"{reports.acknowledged} of {sent} rows were acknowledged{waited} (first error: {error})"
-    return failure(for_topic(cause, target.topic), f"{where}: {counted}")
-
-
-def for_topic(cause: Cause, topic: str, size: int = 0) -> Cause:
-    """Returns a cause whose remedy names the topic, and a limit that a row of this size needs."""
-    needed = str(size + _OVERHEAD_BYTES)
-    return replace(cause, remedy=cause.remedy.replace("TOPIC", topic).replace("BYTES", needed))
+    first = "" if error is None else f" (first error: {error})"
+    return failure(
+        named(cause, target.topic),
+        f"{where}: topic {target.topic} acknowledged {reports.acknowledged} of {sent} rows{waited}{first}",
+    )
 
 
 def abort_reason(producer: Producer) -> KafkaException | None:

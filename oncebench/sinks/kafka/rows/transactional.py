@@ -36,12 +36,14 @@ class Transactional:
 
     Attributes:
         sound: whether it may be used for the next transaction.
+        lacks_marker: whether a wait for its marker was given up.
     """
 
     def __init__(self, client: Mapping[str, Any], names: Names, timeout_ms: int, limit: int | None) -> None:
         self.name = names.fresh_id()
         self.open_batch: int | None = None
         self.sound = True
+        self.lacks_marker = False
         self.used_at = time.monotonic()  # when the coordinator last got a request with this id for sure
         self._failures = 0
         settings = {"transactional.id": self.name, "transaction.timeout.ms": timeout_ms}
@@ -49,7 +51,7 @@ class Transactional:
         settings |= {"debug": "broker", "logger": self}
         self.producer = Producer({**client, **producer_sizes(limit), **COMMON, **RECOVERY, **settings})
         self.producer.init_transactions(TRANSACTION_LIMIT_S)
-        with Coordinator({"bootstrap_servers": client["bootstrap.servers"]}) as coordinator:
+        with Coordinator.of(client) as coordinator:
             described = coordinator.describe([self.name])[self.name]
         self.producer_id, self.epoch = described.producer_id, described.epoch
         stop_if_older(read(client, names.generation_group, names.topic), names)

@@ -1,0 +1,128 @@
+"""How clients reach one Kafka: the value that is passed on wherever a client is made.
+
+Promise: neither a text of the value nor its JSON form has a secret that came from a file. The JSON form names the file,
+and a child process reads the file itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from oncebench.kafka_access.forms import to_spark
+from oncebench.kafka_access.properties import read_properties
+from oncebench.kafka_access.refused import AccessRefused, Redacted, is_secret, refuse_fixed
+from oncebench.kafka_access.security import LOCATIONS, is_security, to_librdkafka
+
+GIVEN = "the Kafka settings"
+SERVERS = "bootstrap.servers"
+# Further settings that are taken from a file: about the connection only, with one meaning in all clients.
+_CONNECTION = frozenset(
+    {
+        "client.id", "client.rack", "client.dns.lookup", "connections.max.idle.ms", "metadata.max.age.ms",
+        "reconnect.backoff.ms", "reconnect.backoff.max.ms", "retry.backoff.ms", "retry.backoff.max.ms",
+        "socket.connection.setup.timeout.ms",
+    }
+)  # fmt: skip
+
+
+class _Resolved(NamedTuple):
+    """What the fields of a `KafkaAccess` lead to."""
+
+    client: Redacted
+    unused: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class KafkaAccess:
+    """The addresses of a Kafka, and the settings of every client.
+
+    Attributes:
+        bootstrap_servers: `host:port` of brokers, separated by commas; empty: the file has them.
+        conf: a file of Java properties, as Kafka's own tools take it; empty: none.
+        settings: further settings, with the names of Java clients; they override those of the file. A relative path
+            begins at the working folder.
+
+    Raises:
+        AccessRefused: a setting is wrong, not supported, or would undo a guarantee.
+    """
+
+    bootstrap_servers: str
+    conf: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+
+    def __post_init__(self) -> None:
+        # Absolute, because a child process may have another working folder.
+        if self.conf:
+            object.__setattr__(self, "conf", str(Path(self.conf).absolute()))
+        object.__setattr__(self, "settings", {name: _absolute(name, value) for name, value in self.settings.items()})
+        object.__setattr__(self, "bootstrap_servers", self._resolved.client[SERVERS])
+
+    @property
+    def client(self) -> Redacted:
+        """The settings of librdkafka's clients; `oncebench.kafka_access.forms` makes the other forms of it."""
+        return self._resolved.client
+
+    @property
+    def spark_options(self) -> dict[str, str]:
+        """The options of Spark's Kafka source and sink, with their secrets."""
+        return to_spark(self.client)
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """The settings in the file that have no effect here."""
+        return self._resolved.unused
+
+    # Not a field, so that no conversion of the fields has a secret.
+    @cached_property
+    def _resolved(self) -> _Resolved:
+        file = read_properties(Path(self.conf)) if self.conf else {}
+        in_file = file.pop(SERVERS, "")
+        servers = self.bootstrap_servers or in_file
+        if self.conf and not servers:
+            raise AccessRefused(f"{self.conf} has no {SERVERS}. Give the addresses of the brokers")
+        if SERVERS in self.settings:
+            raise AccessRefused(f"{GIVEN}: {SERVERS} has a field of its own. Give it as bootstrap_servers")
+        for explicit, found, where in ((False, file, self.conf), (True, self.settings, GIVEN)):
+            for name, value in found.items():
+                refuse_fixed(name, value, where, explicit)
+        security = {name: value for name, value in {**file, **self.settings}.items() if is_security(name)}
+        folder, where = (Path(self.conf).parent, self.conf) if self.conf else (Path(), GIVEN)
+        others = {name: value for name, value in file.items() if name in _CONNECTION}
+        others |= {name: value for name, value in self.settings.items() if not is_security(name)}
+        client = {SERVERS: servers, **others, **to_librdkafka(security, folder, where)}
+        return _Resolved(Redacted(client), tuple(sorted(filter(_is_unused, file))))
+
+    def at(self, bootstrap_servers: str) -> KafkaAccess:
+        """Returns the same settings for other addresses."""
+        return replace(self, bootstrap_servers=bootstrap_servers)
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns the form for a configuration file: fields `bootstrap_servers`, `kafka_conf` and `kafka`.
+
+        Raises:
+            ValueError: `settings` have a secret, which no file of ours may have.
+        """
+        secrets = sorted(filter(is_secret, self.settings))
+        if secrets:
+            raise ValueError(f"{', '.join(secrets)}: a secret must be in a file of its own")
+        conf = {"kafka_conf": self.conf} if self.conf else {}
+        settings = {"kafka": dict(self.settings)} if self.settings else {}
+        return {"bootstrap_servers": self.bootstrap_servers, **conf, **settings}
+
+    @staticmethod
+    def of_json(fields: Mapping[str, Any]) -> KafkaAccess:
+        """Returns the value that `as_json` has written."""
+        return KafkaAccess(fields["bootstrap_servers"], fields.get("kafka_conf", ""), fields.get("kafka", {}))
+
+
+def _absolute(name: str, value: str) -> str:
+    return str(Path(value).absolute()) if name in LOCATIONS and value else value
+
+
+def _is_unused(name: str) -> bool:
+    provider = name == "config.providers" or name.startswith("config.providers.")
+    return not (provider or name in _CONNECTION or is_security(name))

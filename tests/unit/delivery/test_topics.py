@@ -1,0 +1,55 @@
+"""The start's check of topics, on a simulated cluster: reserved names, and rights that are missing."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from confluent_kafka.admin import AclOperation, AdminClient
+
+from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.topics.check import READ, WRITE, refuse_unfit
+
+OWN = ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata")
+
+
+def cluster(allowed: list[AclOperation] | None) -> AdminClient:
+    """A cluster whose topics exist, with these rights of the user; None: it does not return them."""
+
+    def describe_topics(topics: Any, **asked: Any) -> dict[str, Future[Any]]:
+        assert asked["include_authorized_operations"]
+        found: Future[Any] = Future()
+        found.set_result(SimpleNamespace(is_internal=False, authorized_operations=allowed))
+        return {"orders": found}
+
+    return cast("AdminClient", SimpleNamespace(describe_topics=describe_topics))
+
+
+@pytest.mark.parametrize("rights", [(READ,), (WRITE,), (READ, WRITE)])
+@pytest.mark.parametrize("name", OWN)
+def test_a_topic_of_kafka_itself_is_refused_by_its_name(name: str, rights: tuple[AclOperation, ...]) -> None:
+    nothing_is_asked = cast("AdminClient", None)
+    with pytest.raises(RefusedStart, match=f"the topic '{name}' is internal to Kafka.* Name another topic"):
+        refuse_unfit(nothing_is_asked, {name: "the topic"}, 1.0, rights)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "rights", "missing"),
+    [([AclOperation.DESCRIBE, READ], (WRITE,), "Grant Write on it .*--operation Write --topic orders"),
+     ([AclOperation.DESCRIBE, WRITE], (READ,), "Grant Read on it .*--operation Read --topic orders"),
+     ([WRITE], (READ, WRITE), "Grant Read and Write on it .*--operation Read --operation Write --topic orders")],
+)  # fmt: skip
+def test_a_missing_right_is_refused_with_the_command_that_grants_it(
+    allowed: list[AclOperation], rights: tuple[AclOperation, ...], missing: str
+) -> None:
+    with pytest.raises(RefusedStart, match=missing):
+        refuse_unfit(cluster(allowed), {"orders": "the output topic"}, 1.0, rights)
+
+
+@pytest.mark.parametrize("allowed", [None, [READ, WRITE, AclOperation.DESCRIBE]])
+def test_a_topic_with_the_rights_passes_also_if_the_broker_does_not_return_them(
+    allowed: list[AclOperation] | None,
+) -> None:
+    refuse_unfit(cluster(allowed), {"orders": "the output topic"}, 1.0, (READ, WRITE))

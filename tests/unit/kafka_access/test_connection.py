@@ -1,0 +1,74 @@
+"""Several addresses of a secured Kafka are judged together, and within the limit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from oncebench.kafka_access import connection
+from oncebench.kafka_access.connection import Refusal, why_no_tls, why_refused
+
+TLS = {"security.protocol": "SSL"}
+AWAY, WRONG = Refusal("away", lasting=False), Refusal("wrong", lasting=True)
+
+
+class Cluster:
+    """Answers of TLS by port, and of a request."""
+
+    def __init__(self, tls: Mapping[int, Refusal | None], answers: bool = True) -> None:
+        self.tls, self.answers = tls, answers
+        self.looked: list[tuple[int, float]] = []
+        self.requests = 0
+
+    def why_no_tls(self, _client: Any, _host: str, port: int, limit_s: float) -> Refusal | None:
+        self.looked.append((port, limit_s))
+        return self.tls[port]
+
+    def list_topics(self, timeout: float) -> None:
+        self.requests += 1
+        if not self.answers:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    def refusal(self, monkeypatch: pytest.MonkeyPatch, limit_s: float = 8.0) -> Refusal | None:
+        monkeypatch.setattr(connection, "why_no_tls", self.why_no_tls)
+        admin = SimpleNamespace(list_topics=self.list_topics, poll=lambda _timeout: None)
+        monkeypatch.setattr(connection, "AdminClient", lambda _settings: admin)
+        servers = ",".join(f"b:{port}" for port in self.tls)
+        return why_refused({**TLS, "bootstrap.servers": servers}, limit_s)
+
+
+def test_a_broker_that_is_away_is_no_reason_if_another_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster({1: AWAY, 2: None, 3: AWAY})
+    assert cluster.refusal(monkeypatch) is None
+    assert [port for port, _ in cluster.looked] == [1, 2]
+
+
+def test_a_lasting_cause_is_named_before_a_broker_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Cluster({1: AWAY, 2: WRONG}).refusal(monkeypatch) == WRONG
+    assert Cluster({1: AWAY, 2: AWAY}).refusal(monkeypatch) == AWAY
+
+
+def test_a_broker_is_asked_though_others_have_used_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster({1: AWAY, 2: None})
+    assert cluster.refusal(monkeypatch, limit_s=-1.0) is None
+    assert cluster.requests == 1
+    assert max(limit for _, limit in cluster.looked) < 1
+    silent = Cluster({1: None}, answers=False).refusal(monkeypatch, limit_s=-1.0)
+    assert silent is not None
+    assert (silent.lasting, "does not answer this client" in silent.why) == (False, True)
+
+
+def test_a_wrong_form_of_an_address_is_lasting() -> None:
+    found = why_refused({**TLS, "bootstrap.servers": "b:1,c:x"})
+    assert found == Refusal("'c:x' is not an address of the form host:port. Correct it", lasting=True)
+
+
+def test_a_broker_that_nobody_reaches_is_not_said_to_lack_tls() -> None:
+    found = why_no_tls(TLS, "127.0.0.1", 1)
+    assert found is not None
+    assert found.why.startswith("127.0.0.1:1 cannot be reached (connection refused)")
+    assert not found.lasting
