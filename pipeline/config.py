@@ -147,11 +147,11 @@ def read_config(path: Path) -> PipelineConfig:
     for name, value in fields.items():
         if not _is_text(value):
             raise RefusedStart(
-                f"{path}: {name} is {value!r}, with a character that no name, path or setting can have (NUL or half of "
-                "a surrogate pair). Remove the character."
+                f"{path}: {name} has a character that no name, path or setting can have (NUL or half of a surrogate "
+                "pair). Remove the character."
             )
         if not _fits(value, _HINTS[name]):
-            raise RefusedStart(f"{path}: {name} is {value!r}, and must be {_in_json(_HINTS[name])}")
+            raise RefusedStart(f"{path}: {_misfit(name, value)}")
         if name in _ONE_OF and value not in _ONE_OF[name]:
             raise RefusedStart(f"{path}: {name} is {value!r}, and must be one of: {', '.join(_ONE_OF[name])}")
         if name in _AT_LEAST and value is not None and value < _AT_LEAST[name]:
@@ -214,6 +214,17 @@ def _is_text(value: Any) -> bool:
         return not isinstance(value, str) or b"\0" not in os.fsencode(value)
     except UnicodeEncodeError:
         return False
+
+
+def _misfit(name: str, value: Any) -> str:
+    """Says which field or entry has a value of another type. Values of `kafka` may be secrets, and are not printed."""
+    wanted = _in_json(_HINTS[name])
+    if wanted == "an object of texts" and isinstance(value, dict):
+        entry = next(key for key, each in value.items() if not isinstance(each, str))
+        return f"{name}: {entry} must be a text. Write its value in quotation marks"
+    if name == "kafka":
+        return f"{name} must be {wanted}"
+    return f"{name} is {value!r}, and must be {wanted}"
 
 
 def _fits(value: Any, hint: Any) -> bool:

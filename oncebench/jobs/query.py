@@ -4,9 +4,10 @@
     writer = deliver(rows, sink, guarantee="exactly-once", checkpoint="/data/checkpoint")
     query = writer.trigger(processingTime="1 second").start()
 
-Promise: `deliver` makes every check before it makes a checkpoint, and it starts the sink before it returns. A refusal
-names the next step. The writer is Spark's own `DataStreamWriter`, so trigger, name, output mode and listeners are
-Spark's. Do not set its `checkpointLocation` or `foreachBatch` again: the first is refused in the first batch.
+Promise: `deliver` makes every check before it makes a checkpoint, except those that compare the output with the
+journal, and it starts the sink before it returns. A refusal names the next step. The writer is Spark's own
+`DataStreamWriter`, so trigger, name, output mode and listeners are Spark's. Do not set its `checkpointLocation` or
+`foreachBatch` again: the first is refused in the first batch.
 
 What can go wrong: a batch fails, and the query ends. A driver that continued could lose or duplicate rows. End the
 process and start it again, or call `deliver` again with the same arguments and start that writer: it takes over from

@@ -111,7 +111,7 @@ def usable(
                     raise NotUsable(f"the name {name!r} belongs to {owners[name]}")
         except (Exception, SystemExit) as error:
             LEFT_OUT[package] = f"{part} of {package} cannot be used: {_reason(package, error)}."
-            _LOG.warning("%s Update that package, or uninstall it", LEFT_OUT[package])
+            _LOG.warning("%s", LEFT_OUT[package].removesuffix("."))
             continue
         owners |= dict.fromkeys(found, package.distribution)
         yield package, found
@@ -138,6 +138,9 @@ def named(found: Iterable[Any], kind: type[T], name_of: Callable[[T], str]) -> d
 
 def _reason(package: SinkPackage, error: BaseException) -> str:
     if isinstance(error, NotUsable):
-        return str(error)
+        return f"{error}. Update {package.distribution}, or uninstall it"
     first = (str(error).splitlines() or [""])[0]
-    return f"importing {package.module} raised {type(error).__name__}{f' ({first})' if first else ''}"
+    return (
+        f"importing {package.module} raised {type(error).__name__}{f' ({first})' if first else ''}. Install what it "
+        f"lacks, update it or {OURS}, or uninstall it; python -c 'import {package.module}' shows where it fails"
+    )

@@ -78,7 +78,7 @@ class SuiteSinks(dict[str, SuiteSink]):
 
     def __missing__(self, name: str) -> SuiteSink:
         why = LEFT_OUT.get(PACKAGES[name]) if name in PACKAGES else None
-        remedy = f"Name one of: {', '.join(self)}." if why is None else "Update that package, or name another sink."
+        remedy = f"Name one of: {', '.join(self)}." if why is None else "Or name another sink."
         raise RefusedStart(f"sink {name} cannot be run here: {why or 'the suite has no such sink.'} {remedy}")
 
 

@@ -150,7 +150,7 @@ CLIENT: Mapping[int, Cause] = {
     KafkaError._QUEUE_FULL: transient("the client's queue is full"),
     KafkaError._CRIT_SYS_RESOURCE: transient("the machine is out of memory, threads or files"),
     KafkaError._FS: transient("a file could not be read or written"),
-    KafkaError._WAIT_COORD: transient(_MOVES),
+    KafkaError._WAIT_COORD: transient("no coordinator answers: its broker is away, or it is moving", _REPLICAS),
     KafkaError._ISR_INSUFF: transient("not enough in-sync replicas", _REPLICAS),
     KafkaError._PURGE_QUEUE: transient("the transaction was aborted before the record was sent"),
     KafkaError._PURGE_INFLIGHT: transient("the transaction was aborted before the record was acknowledged"),
@@ -183,6 +183,11 @@ _JAVA: Mapping[str, int] = {
     "NetworkException": 13,
     "KafkaStorageException": 56,
 }
+# Java does not say whether the topic is an input or an output.
+_JAVA_RIGHT = permanent(
+    "this user may not use the topic",
+    f"Grant it Read, and on an output topic also --operation Write: {_ADD} --operation Read --topic TOPIC",
+)
 # A consumer is a member of a group whose offset is stored from outside: nothing passes until it leaves.
 MEMBERS = frozenset({22, 25, 27})
 # A failed producer drops its records with these codes.
@@ -229,7 +234,8 @@ def of_java(text: str) -> Cause:
     if code is None:
         return UNKNOWN
     topic = _JAVA_TOPIC.search(text)
-    return named(of_code(code), "TOPIC" if topic is None else topic[1])
+    cause = _JAVA_RIGHT if code == _JAVA["TopicAuthorizationException"] else of_code(code)
+    return named(cause, "TOPIC" if topic is None else topic[1])
 
 
 def named(cause: Cause, topic: str = "TOPIC", sink_id: str = "SINK_ID", size: int | None = None) -> Cause:

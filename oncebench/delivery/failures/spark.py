@@ -37,6 +37,9 @@ _COLUMNS = "the query's state has other columns, or columns of other types, than
 MEMORY = "Raise spark.driver.memory (or spark.executor.memory on a cluster) in `spark`"
 _TRY_CAST = "Use try_cast in the query, which gives null"
 _DISKS = "the disks of `checkpoint` and `record`, which has Spark's temporary files"
+_STATE_NOT_WRITTEN = transient(
+    "a file of the state could not be written", f"Look at the rights of the file that is named, and at {_DISKS}"
+)
 _RIGHT = ("this user lacks a right on the file or its folder", "Grant the right with chmod or chown")
 _NO_CLASS = "a jar is missing, or a setting or the query names a wrong class or format"
 _JAR = (
@@ -126,7 +129,8 @@ CONDITIONS: Mapping[str, Cause] = {
         "If a file of it is missing or damaged, restore checkpoint and journal from just before that or take a new "
         "checkpoint, sink_id and output",
     ),
-    "CANNOT_WRITE_STATE_STORE": transient("a file of the state could not be written", f"Look at {_DISKS}"),
+    "CANNOT_LOAD_STATE_STORE.FAILED_TO_GET_CHANGELOG_WRITER": _STATE_NOT_WRITTEN,
+    "CANNOT_WRITE_STATE_STORE": _STATE_NOT_WRITTEN,
     "AGGREGATE_OUT_OF_MEMORY": transient("a task ran out of memory", MEMORY),
     "SPILL_OUT_OF_MEMORY": transient("a task could not write rows to its local disk", f"Look at {_DISKS}"),
     "POINTER_ARRAY_OUT_OF_MEMORY": transient("a task ran out of memory", MEMORY),
@@ -166,7 +170,7 @@ TEXTS: Mapping[str, Cause] = {
         "a jar is of another version than Spark", "Correct `driver_jars` or `jars`"
     ),
 }
-_CONDITION = re.compile(r"\[([A-Z][A-Z_]+)(?:\.[A-Z_.]+)?\]")
+_CONDITION = re.compile(r"\[([A-Z][A-Z_]+)(\.[A-Z_.]+)?\]")
 
 
 def of_text(text: str) -> Cause:
@@ -182,8 +186,8 @@ def of_text(text: str) -> Cause:
 
 def of_condition(text: str) -> Cause:
     """Returns the entry of the first known error condition in a line."""
-    for condition in _CONDITION.findall(text):
-        found = CONDITIONS.get(condition) or delta.CONDITIONS.get(condition)
+    for condition, part in _CONDITION.findall(text):
+        found = CONDITIONS.get(condition + part) or CONDITIONS.get(condition) or delta.CONDITIONS.get(condition)
         if found:
             return found
     return UNKNOWN

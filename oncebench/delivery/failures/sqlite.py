@@ -24,7 +24,9 @@ CODES: Mapping[str, Cause] = {
     "SQLITE_CONSTRAINT": permanent(
         "a row breaks a constraint of the table", "Reject such rows in the query, or drop the constraint"
     ),
-    "SQLITE_MISMATCH": permanent("the table does not take a value of a row", "Reject such rows in the query"),
+    "SQLITE_MISMATCH": permanent(
+        "a column of the table does not take a value of a row", "Cast the column, or reject such rows in the query"
+    ),
     "SQLITE_ERROR": permanent(
         "a table or column is missing, or a trigger failed",
         "Restore it or, in a new job, name a file with the tables rows, ledger and drivers",
@@ -40,7 +42,14 @@ CODES: Mapping[str, Cause] = {
 }
 
 
+# Python 3.11 has no names for the newer extended codes. This one: a value in a column of a STRICT table.
+_DATATYPE = 3091
+_BY_PRIMARY = {getattr(sqlite3, name): cause for name, cause in CODES.items()}
+
+
 def of_error(error: sqlite3.Error) -> Cause:
-    """Returns the entry for an error of Python's module."""
-    name = getattr(error, "sqlite_errorname", None) or ""
-    return CODES.get("_".join(name.split("_")[:2]), UNKNOWN)
+    """Returns the entry for an error of Python's module. The low eight bits are the code without its extension."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is None:
+        return UNKNOWN
+    return CODES["SQLITE_MISMATCH"] if code == _DATATYPE else _BY_PRIMARY.get(code & 0xFF, UNKNOWN)

@@ -165,7 +165,8 @@ class SqliteSink(Sink):
             if field.dataType.typeName() not in SQL_TYPES and field.name != quarantine.COLUMN:
                 raise RefusedStart(
                     f"column {field.name!r} is {field.dataType.simpleString()}, which SQLite has no type for. Cast it "
-                    "to string, or make an array, struct or map a string with to_json."
+                    "to string, or make an array, struct or map a string with to_json. Give its column in the table "
+                    "the type TEXT: another type may round it."
                 )
 
     def holder(self) -> Holder | None:

@@ -99,7 +99,7 @@ def test_a_java_time_out_is_the_clients_and_a_refused_topic_is_named() -> None:
     timed_out = spark.of_text(f"{errors}.TimeoutException: Timed out waiting for a node assignment")
     assert timed_out is of_kafka.CLIENT[KafkaError._TIMED_OUT]
     refused = spark.of_text(f"{errors}.TopicAuthorizationException: Not authorized to access topics: [orders.v1]")
-    assert refused.remedy.endswith("--topic orders.v1")
+    assert refused.remedy.endswith("--operation Read --topic orders.v1"), "an input needs no right to write"
 
 
 def test_a_remedy_names_what_its_command_is_about() -> None:
@@ -120,3 +120,22 @@ def test_sqlites_errors() -> None:
                 connection.execute(statement)
             assert sqlite.of_error(failed.value).permanent is is_permanent
     assert sqlite.of_error(sqlite3.OperationalError("without a code")) is UNKNOWN
+
+
+def test_a_wrong_type_in_a_strict_table_of_sqlite_is_permanent() -> None:
+    with sqlite3.connect(":memory:") as connection:
+        connection.execute("CREATE TABLE strict_one (number INTEGER) STRICT")
+        with pytest.raises(sqlite3.IntegrityError) as failed:
+            connection.execute("INSERT INTO strict_one VALUES ('text')")
+    assert sqlite.of_error(failed.value) is sqlite.CODES["SQLITE_MISMATCH"]
+
+
+def test_a_state_that_cannot_be_written_is_not_called_unreadable() -> None:
+    for condition in ("CANNOT_LOAD_STATE_STORE.FAILED_TO_GET_CHANGELOG_WRITER", "CANNOT_WRITE_STATE_STORE.X"):
+        assert "could not be written" in spark.of_text(f"[{condition}] An error occurred").reason
+    assert "could not be loaded" in spark.of_text("[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error").reason
+
+
+def test_a_lost_coordinator_leads_to_the_brokers() -> None:
+    waiting = of_kafka.of_code(KafkaError._WAIT_COORD)
+    assert (waiting.permanent, waiting.remedy) == (False, "Start the missing brokers")

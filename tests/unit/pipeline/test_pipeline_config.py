@@ -62,12 +62,23 @@ def test_a_written_configuration_is_read_back(tmp_path: Path) -> None:
         ("jars", "a.jar", "a list of texts"),
         ("faults", [1], "a list of texts"),
         ("output", "topic", "an object"),
-        ("spark", {"spark.driver.memory": 2}, "an object of texts"),
+        ("spark", "spark.driver.memory=2g", "an object of texts"),
     ],
 )
 def test_a_field_of_the_wrong_type_is_refused_by_its_name(tmp_path: Path, field: str, value: Any, wanted: str) -> None:
     with pytest.raises(RefusedStart, match=f"{field} is .*, and must be {wanted}$"):
         read_config(written(tmp_path, **{field: value}))
+
+
+def test_the_entry_that_is_no_text_is_named_and_no_secret_is_printed(tmp_path: Path) -> None:
+    secret = {"sasl.jaas.config": 'password="S3CRET"'}
+    for kafka, named in (({**secret, "linger.ms": 5}, "kafka: linger.ms must be a text"), ("S3CRET", "kafka must be")):
+        with pytest.raises(RefusedStart, match=named) as refused:
+            read_config(written(tmp_path, kafka=kafka))
+        assert "S3CRET" not in str(refused.value)
+    with pytest.raises(RefusedStart, match="kafka has a character") as refused:
+        read_config(written(tmp_path, kafka={"sasl.jaas.config": "S3CRET\0"}))
+    assert "S3CRET" not in str(refused.value)
 
 
 def test_null_is_accepted_for_an_optional_field(tmp_path: Path) -> None:
@@ -226,11 +237,11 @@ def test_a_kafka_that_goes_away_during_the_last_check_is_named(starting: Callabl
         ("output", {"output": ""}, "output is empty, and must name a target"),
         ("checkpoint", "", "checkpoint is empty, and must name a folder"),
         ("record", "", "record is empty, and must name a folder"),
-        ("output", {"output": "a\0b"}, r"output is .*Remove the character"),
-        ("output", {"output": "a", "dsn\0": "b"}, r"output is .*Remove the character"),
-        ("checkpoint", "a\0b", r"checkpoint is .*Remove the character"),
-        ("checkpoint", "/tmp/\ud800", r"checkpoint is .*Remove the character"),
-        ("jars", ["a\0b"], r"jars is .*Remove the character"),
+        ("output", {"output": "a\0b"}, r"output has a character .*Remove the character"),
+        ("output", {"output": "a", "dsn\0": "b"}, r"output has a character .*Remove the character"),
+        ("checkpoint", "a\0b", r"checkpoint has a character .*Remove the character"),
+        ("checkpoint", "/tmp/\ud800", r"checkpoint has a character .*Remove the character"),
+        ("jars", ["a\0b"], r"jars has a character .*Remove the character"),
         ("kafka", {"isolation.level": "read_uncommitted"}, "isolation.level cannot be set here: a reader without it"),
         ("kafka", {"acks": "0"}, "acks cannot be set here: an acknowledgement must mean"),
         ("kafka", {"bootstrap.servers": "other:1"}, "bootstrap.servers has a field of its own"),
@@ -319,7 +330,8 @@ class Java:
     [
         ("org.apache.spark.SparkException: [CANNOT_WRITE_STATE_STORE.CANNOT_COMMIT] x",
          "java.io.FileNotFoundException: /checkpoint/state/0/0/1.sst (Operation not permitted)",
-         " (a file of the state could not be written). Look at the disks of `checkpoint` and `record`, which has "
+         " (a file of the state could not be written). Look at the rights of the file that is named, and at the "
+         "disks of `checkpoint` and `record`, which has "
          "Spark's temporary files. A restart then repeats what was not committed."),
         ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", "java.io.EOFException",
          " (a Python worker was killed, perhaps for memory). If the kernel's log says so, give the machine more "

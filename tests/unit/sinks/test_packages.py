@@ -132,7 +132,8 @@ def test_a_broken_package_is_named_in_one_line_and_breaks_no_other_sink(
     assert registry.SINKS.keys() >= OURS
     assert "mine-c" not in {each.distribution for each in registry.PACKAGES.values()}
     (said,) = [line for line in caplog.messages if "mine-c" in line]
-    assert said == f"the sinks of mine-c 1.0 cannot be used: {reason}. Update that package, or uninstall it"
+    assert said.startswith(f"the sinks of mine-c 1.0 cannot be used: {reason}. ")
+    assert "or uninstall it" in said
     with pytest.raises(RefusedStart, match="there is no sink 'mine'") as refused:
         registry.find_kind("mine")
     assert reason in str(refused.value)

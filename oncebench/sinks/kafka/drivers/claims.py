@@ -20,7 +20,7 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from oncebench.delivery.contract import WHOLE_BATCH, Holder, Mark
 from oncebench.delivery.errors import AnotherDriver
-from oncebench.delivery.failures.cause import failure
+from oncebench.delivery.failures.cause import not_claimed
 from oncebench.delivery.failures.kafka import named, of_error
 from oncebench.sinks.kafka.markers import LIMIT_S, Noted, Offsets, member_of
 from oncebench.sinks.kafka.names import Names
@@ -104,10 +104,7 @@ class Claims:
                     raise KafkaException(each.error)
         except KafkaException as error:
             cause = named(of_error(error), self._names.topic, self._names.sink_id)
-            failed = failure(cause, f"batch {batch} could not be claimed in the cluster: {error.args[0]}", restart="")
-            raise type(failed)(
-                f"{failed} Nothing of the batch was written, and the next start leaves it out, as at-most-once allows."
-            ) from error
+            raise not_claimed(cause, f"in the cluster: {error.args[0]}", batch) from error
         stop_if_older(None if newest.offset < 0 else Noted(newest.offset, newest.metadata or ""), self._names)
 
     def close(self) -> None:
