@@ -1,16 +1,19 @@
 """Installs the wheel outside the checkout, kills the documented jobs again and again, and counts their output.
 
     python -m tools.long_runs.wheel_kills [--kills 50] [--sink kafka postgres both-queries] [--seed 28]
-        [--pyspark 4.2.0]
+        [--pyspark 4.2.0] [--guarantee exactly-once]
 
 Takes about 30 s per kill and job on two busy cores, and a minute for the installation. The jobs come from
 `docs/your_own_job.md` and `examples/`; only their address of Kafka is replaced. A kill ends the job's Python, JVM and
 workers with SIGKILL. The seed decides its moment: one of five comes while the job starts, the others after its first
 committed batch. Orders are sent all the time. `plain_count.py`, which has no code of the project, counts the output.
 
+`--guarantee at-least-once` is the control: the same jobs and kills must then double orders, and lose none. A tool that
+found nothing there would prove nothing with exactly-once.
+
 Exit code: 0 if every order is in each output once, 1 otherwise or if a job ended by itself, 130 after Ctrl-C or
-SIGTERM. All files are in a temporary folder of 1 GB; the first line has its path. A run that fails keeps the folder
-for its logs. Any other end removes it.
+SIGTERM. For the control, 0 means that orders are doubled in each output, and none is lost. All files are in a temporary
+folder of 1 GB; the first line has its path. A run that fails keeps the folder for its logs. Any other end removes it.
 """
 
 from __future__ import annotations
@@ -46,6 +49,7 @@ from oncebench.servers.kafka.topics import Kafka
 from oncebench.servers.postgres import start_postgres
 from oncebench.sinks.postgres.connection import VARIABLE
 from tools.long_runs.clean_install import ROOT, clean, install
+from tools.long_runs.plain_count import DOUBLED
 
 PAGE = ROOT / "docs" / "your_own_job.md"
 TWO_QUERIES = ROOT / "examples" / "orders_to_kafka_and_postgres.py"
@@ -54,6 +58,7 @@ INPUT, TOPIC, TABLE, PARTITIONS = "orders", "orders-checked", "orders", 2  # the
 OUTPUTS = {"kafka": ("kafka",), "postgres": ("postgres",), "both-queries": ("kafka", "postgres")}
 SPARK = "4.2.0"  # whose connector the documented jobs name
 RATE = 100  # orders per second
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
 STARTING_S = (0.5, 8.0)  # after the job's start; the first batch of a start is committed after 8 to 12 s on two cores
 RUNNING_S = (0.2, 4.0)  # after the first committed batch of a start; a batch begins every second
 EVERY = 5  # one of so many kills comes while the job starts
@@ -177,18 +182,27 @@ def kill(job: Job, starting: bool, after_s: float) -> tuple[dict[str, int], dict
     return {name: batch - before.get(name, -1) for name, batch in job.newest("commits").items()}, job.open()
 
 
-def counts(sent: Path, places: Sequence[Sequence[str]], dsn: str) -> tuple[bool, str]:
-    """Runs the counting program on each place; returns whether each order is in all of them once, and its lines."""
+def counts(sent: Path, places: Sequence[Sequence[str]], dsn: str) -> tuple[list[int], str]:
+    """Runs the counting program on each place; returns its exit codes and its lines."""
     done = [
         subprocess.run([sys.executable, "-I", COUNT, sent, *place], env={**clean(), "DSN": dsn},
                        capture_output=True, text=True, check=False)
         for place in places
     ]  # fmt: skip
-    return not any(each.returncode for each in done), "".join(each.stdout + each.stderr for each in done)
+    return [each.returncode for each in done], "".join(each.stdout + each.stderr for each in done)
 
 
-def run(name: str, job: Job, kafka: Kafka, dsn: str, plan: Sequence[tuple[bool, float]]) -> bool:
-    """Kills one job by the plan, lets it finish, and prints the counts. Returns whether both are as promised."""
+def finished(code: int) -> bool:
+    """Whether an output has every order, once or more often."""
+    return code in (0, DOUBLED)
+
+
+def run(name: str, job: Job, kafka: Kafka, dsn: str, plan: Sequence[tuple[bool, float]], expected: int) -> bool:
+    """Kills one job by the plan, lets it finish, and prints the counts.
+
+    Returns:
+        Whether the input has each order once, and the count of each output ends with the exit code `expected`.
+    """
     for topic in (INPUT, TOPIC):
         kafka.create_topic(topic, PARTITIONS)
     with psycopg.connect(dsn, autocommit=True) as connection:
@@ -206,19 +220,22 @@ def run(name: str, job: Job, kafka: Kafka, dsn: str, plan: Sequence[tuple[bool, 
     places = [outputs[output] for output in OUTPUTS[name]]
     with job.start() as running:
         try:
-            job.wait_for("every order in its output", lambda: counts(sent, places, dsn)[0], running)
+            job.wait_for("every order in its output", lambda: all(map(finished, counts(sent, places, dsn)[0])), running)
             job.wait_for("the last commit", lambda: not job.open(), running)
         except SystemExit as error:
             print(error)
         running.kill_session()
-    kept, lines = counts(sent, [("kafka", kafka.bootstrap_servers, INPUT), *places], dsn)
+    codes, lines = counts(sent, [("kafka", kafka.bootstrap_servers, INPUT), *places], dsn)
     print(f"{name}: {len(plan)} kills, {opened} of them while a batch was open\n{lines}", end="", flush=True)
-    return kept
+    return codes == [0] + [expected] * len(places)
 
 
-def kill_jobs(folder: Path, python: Path, names: Sequence[str], plan: Sequence[tuple[bool, float]], spark: str) -> bool:
+def kill_jobs(
+    folder: Path, python: Path, names: Sequence[str], plan: Sequence[tuple[bool, float]], spark: str, guarantee: str
+) -> bool:
     """Kills each job by the plan, on servers of its own below `folder`. Returns whether all counts are as promised."""
     java, kept, jobs = find_java(), [], documented_jobs()
+    expected = DOUBLED if guarantee == AT_LEAST_ONCE else 0
     for name in names:
         place = folder / name
         place.mkdir()
@@ -227,8 +244,9 @@ def kill_jobs(folder: Path, python: Path, names: Sequence[str], plan: Sequence[t
             own = {"PATH": path, "JAVA_HOME": str(java.home), "SPARK_LOCAL_IP": "127.0.0.1", VARIABLE: postgres.dsn}
             job = Job(place, python, {**clean(), **own})
             address = jobs[name].replace("broker1:9092", kafka.bootstrap_servers)
-            (place / "job.py").write_text(address.replace(f":{SPARK}", f":{spark}"))
-            kept.append(run(name, job, kafka, postgres.dsn, plan))
+            code = address.replace(f":{SPARK}", f":{spark}").replace(f'"{EXACTLY_ONCE}"', f'"{guarantee}"')
+            (place / "job.py").write_text(code)
+            kept.append(run(name, job, kafka, postgres.dsn, plan, expected))
     return all(kept)
 
 
@@ -262,13 +280,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sink", nargs="+", default=list(OUTPUTS), choices=OUTPUTS, help="Jobs; all by default.")
     parser.add_argument("--seed", type=int, default=28, help="Seed of the moments of the kills.")
     parser.add_argument("--pyspark", default=SPARK, help="Version of PySpark and of its Kafka connector.")
+    parser.add_argument(
+        "--guarantee", default=EXACTLY_ONCE, choices=(EXACTLY_ONCE, AT_LEAST_ONCE), help="at-least-once is the control."
+    )
     options = parser.parse_args(arguments)
     plan = planned(options.seed, options.kills)
     try:
         with own_folder() as folder:
             print(f"folder {folder}, seed {options.seed}", flush=True)
             python = install(folder, f"pyspark=={options.pyspark}")
-            if not kill_jobs(folder, python, options.sink, plan, options.pyspark):
+            if not kill_jobs(folder, python, options.sink, plan, options.pyspark, options.guarantee):
                 return 1
             shutil.rmtree(folder)  # a run that fails keeps its logs
     except KeyboardInterrupt:

@@ -15,8 +15,8 @@ import pytest
 
 from tests import ROOT
 from tools.long_runs import clean_install, plain_count, wheel_kills
-from tools.long_runs.plain_count import count
-from tools.long_runs.wheel_kills import EVERY, OUTPUTS, SPARK, Job, documented_jobs, exchanged, planned
+from tools.long_runs.plain_count import DOUBLED, WRONG, count
+from tools.long_runs.wheel_kills import EVERY, EXACTLY_ONCE, OUTPUTS, SPARK, Job, documented_jobs, exchanged, planned
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,23 @@ def test_each_lost_doubled_and_foreign_order_is_counted(
 
 def test_an_order_that_was_sent_twice_is_expected_twice() -> None:
     assert [count(["a", "a"], read)["lost"] for read in (["a"], ["a", "a"])] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("read", "code"),
+    [("ab", 0), ("aab", DOUBLED), ("a", WRONG), ("abc", WRONG), ("aac", WRONG), ("", WRONG)],
+)
+def test_the_exit_code_tells_doubled_orders_from_lost_and_foreign_ones(
+    read: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sent").write_text("a\nb\n")
+    monkeypatch.setattr(plain_count, "in_topic", lambda *_place: iter(read))
+    assert plain_count.main(str(tmp_path / "sent"), "kafka", "servers", "topic") == code
+
+
+def test_a_job_has_its_guarantee_once_for_each_output() -> None:
+    found = {name: code.count(f'guarantee="{EXACTLY_ONCE}"') for name, code in documented_jobs().items()}
+    assert found == {name: len(outputs) for name, outputs in OUTPUTS.items()}
 
 
 def test_the_counting_program_has_no_code_of_the_project() -> None:
