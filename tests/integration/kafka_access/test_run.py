@@ -64,6 +64,7 @@ def test_a_run_with_a_kill_is_kept_and_leaves_no_secret(secured: Secured, tmp_pa
     assert command(tmp_path, "audit", "work").done.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_switched_off_check_of_the_host_name_is_printed(secured: Secured, tmp_path: Path) -> None:
     conf = secured.file(secured.settings())
     ended = command(
