@@ -195,6 +195,8 @@ def write_config(config: PipelineConfig, path: Path) -> None:
 
 _HINTS = get_type_hints(PipelineConfig)
 _FOLDERS = ("checkpoint", "record")
+# In a wrong type, `kafka_conf` may hold the settings themselves, and `output` an address with its password.
+_MAY_BE_SECRET = ("kafka", "kafka_conf", "spark", "output")
 _ONE_OF = {
     "on_lost": ("rewrite", "drop"), "checkpoint_writing": (TUNED, AS_SHIPPED), "state_store": (CHANGELOG, SNAPSHOTS),
 }  # fmt: skip
@@ -217,12 +219,12 @@ def _is_text(value: Any) -> bool:
 
 
 def _misfit(name: str, value: Any) -> str:
-    """Says which field or entry has a value of another type. Values of `kafka` may be secrets, and are not printed."""
+    """Says which field or entry has a value of another type. What may be a secret is not printed."""
     wanted = _in_json(_HINTS[name])
     if wanted == "an object of texts" and isinstance(value, dict):
         entry = next(key for key, each in value.items() if not isinstance(each, str))
         return f"{name}: {entry} must be a text. Write its value in quotation marks"
-    if name == "kafka":
+    if name in _MAY_BE_SECRET:
         return f"{name} must be {wanted}"
     return f"{name} is {value!r}, and must be {wanted}"
 

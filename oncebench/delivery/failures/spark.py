@@ -38,7 +38,7 @@ MEMORY = "Raise spark.driver.memory (or spark.executor.memory on a cluster) in `
 _TRY_CAST = "Use try_cast in the query, which gives null"
 _DISKS = "the disks of `checkpoint` and `record`, which has Spark's temporary files"
 _STATE_NOT_WRITTEN = transient(
-    "a file of the state could not be written", f"Look at the rights of the file that is named, and at {_DISKS}"
+    "a file of the state could not be written", f"Look at the rights and flags of its folder, and at {_DISKS}"
 )
 _RIGHT = ("this user lacks a right on the file or its folder", "Grant the right with chmod or chown")
 _NO_CLASS = "a jar is missing, or a setting or the query names a wrong class or format"

@@ -166,7 +166,7 @@ def table_error(found: Mapping[str, Column], schema: StructType, inserts: bool =
         if re.sub(r"\(.*?\)", "", found[field.name].kind) not in kinds:
             return f"its column {field.name} is {found[field.name].kind}, not {kinds[0]}"
         if _rounds(found[field.name].kind, field.dataType):
-            return f"its column {field.name} is {found[field.name].kind}, which would round: it must be {kinds[0]}"
+            return f"its column {field.name} is {found[field.name].kind}, which would round: make it {kinds[0]}"
         if found[field.name].kind.startswith("character varying("):  # SQL: longer by blanks alone is no error
             cuts = "which would cut blanks at the end"
             return f"its column {field.name} is {found[field.name].kind}, {cuts}: it must be {kinds[0]}"
@@ -230,7 +230,7 @@ def check_table(connection: psycopg.Connection, table: str, schema: StructType, 
         wrong = "it is a view, UNLOGGED or temporary, and so not kept when the server is killed"
     if wrong is not None:
         statement = definition(table, schema).as_string(connection)
-        step = "Alter it to these columns or, in a new job, make another:" if found else "Make it with:"
+        step = "Alter it to these columns or, in a new job, name another table with them:" if found else "Make it with:"
         raise RefusedStart(f"table {table!r} cannot take the output: {wrong}. {step} {statement}")
 
 

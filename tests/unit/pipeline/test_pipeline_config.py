@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,16 +13,12 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 from kafka.errors import KafkaError
-from py4j.clientserver import ClientServerConnection, JavaParameters, PythonParameters
-from py4j.protocol import Py4JError
-from pyspark.errors.exceptions.captured import StreamingQueryException
 
 from oncebench.delivery.contract import EXACTLY_ONCE, Support
-from oncebench.delivery.errors import AnotherDriver, NoKafka, PermanentFailure, QueryDied, RefusedStart
+from oncebench.delivery.errors import AnotherDriver, NoKafka, RefusedStart
 from oncebench.delivery.journal import Identity, open_journal, put_exclusively
 from oncebench.sinks.registry import SINKS
 from pipeline.config import PipelineConfig, read_config, write_config
-from pipeline.failures import explain
 from pipeline.job import Job
 from pipeline.spark.session import settings
 
@@ -61,8 +56,7 @@ def test_a_written_configuration_is_read_back(tmp_path: Path) -> None:
         ("max_events_per_batch", "all", "a whole number or null"),
         ("jars", "a.jar", "a list of texts"),
         ("faults", [1], "a list of texts"),
-        ("output", "topic", "an object"),
-        ("spark", "spark.driver.memory=2g", "an object of texts"),
+        ("jvm_options", "-Xmx2g", "a list of texts"),
     ],
 )
 def test_a_field_of_the_wrong_type_is_refused_by_its_name(tmp_path: Path, field: str, value: Any, wanted: str) -> None:
@@ -78,6 +72,13 @@ def test_the_entry_that_is_no_text_is_named_and_no_secret_is_printed(tmp_path: P
         assert "S3CRET" not in str(refused.value)
     with pytest.raises(RefusedStart, match="kafka has a character") as refused:
         read_config(written(tmp_path, kafka={"sasl.jaas.config": "S3CRET\0"}))
+    assert "S3CRET" not in str(refused.value)
+
+
+@pytest.mark.parametrize("field", ["kafka", "kafka_conf", "spark", "output"])
+def test_a_wrong_type_prints_nothing_that_may_be_secret(tmp_path: Path, field: str) -> None:
+    with pytest.raises(RefusedStart, match=f"{field} must be ") as refused:
+        read_config(written(tmp_path, **{field: ["S3CRET"]}))
     assert "S3CRET" not in str(refused.value)
 
 
@@ -292,104 +293,6 @@ def test_a_job_cannot_change_a_setting_that_the_guarantees_need(tmp_path: Path, 
     with pytest.raises(RefusedStart, match=f"the guarantees rest on {name}"):
         Job(config(tmp_path, spark={name: "4"})).run()
     assert name == "spark.master" or name in settings(config(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("told", "cause"),
-    [
-        ("An exception was thrown from the Python worker:\nTraceback (most recent call last):\n  File x\n"
-         "KeyError: 'Field \"reason\" does not exist'\n", "KeyError: 'Field \"reason\" does not exist'"),
-        ("Traceback (most recent call last):\n  File x\nValueError: order 7 is bad\n  see the manual\n",
-         "ValueError: order 7 is bad"),
-        ("java.io.IOException: no disk.\n\tat x", "java.io.IOException: no disk"),
-        ("\nBadSyntax: an empty line is before it\n", "BadSyntax: an empty line is before it"),
-    ],
-)  # fmt: skip
-def test_the_last_line_of_a_dead_query_names_its_cause(told: str, cause: str) -> None:
-    class Ours:
-        def check_still_ours(self) -> None:
-            """There is no other driver."""
-
-    words = explain(RuntimeError(told), Ours())  # type: ignore[arg-type]
-    assert type(words) is QueryDied
-    assert str(words).startswith(f"{cause}. Mend the cause")
-
-
-class Java:
-    """An exception of the JVM, with its cause."""
-
-    def __init__(self, text: str, cause: Java | None = None) -> None:
-        self.toString, self.getCause = lambda: text, lambda: cause
-
-    def getSQLState(self) -> str:
-        raise Py4JError("it has no such method")
-
-
-@pytest.mark.parametrize(
-    ("outer", "inner", "end"),
-    [
-        ("org.apache.spark.SparkException: [CANNOT_WRITE_STATE_STORE.CANNOT_COMMIT] x",
-         "java.io.FileNotFoundException: /checkpoint/state/0/0/1.sst (Operation not permitted)",
-         " (a file of the state could not be written). Look at the rights of the file that is named, and at the "
-         "disks of `checkpoint` and `record`, which has "
-         "Spark's temporary files. A restart then repeats what was not committed."),
-        ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", "java.io.EOFException",
-         " (a Python worker was killed, perhaps for memory). If the kernel's log says so, give the machine more "
-         "memory, or the JVM less (spark.driver.memory). A restart then repeats what was not committed."),
-        ("org.apache.spark.SparkException: [MALFORMED_RECORD_IN_PARSING.WITHOUT_SUGGESTION] x",
-         "com.fasterxml.jackson.core.JsonParseException: Unexpected character",
-         " (a text cannot be parsed). Use the mode PERMISSIVE in the query, which gives null. A restart then repeats "
-         "what was not committed."),
-    ],
-)  # fmt: skip
-def test_an_outer_exception_explains_an_inner_one_that_nobody_knows(outer: str, inner: str, end: str) -> None:
-    """As Spark 4.2 wraps them. A cause that is permanent by itself does not stop the job for good here."""
-
-    class Ours:
-        def check_still_ours(self) -> None:
-            """There is no other driver."""
-
-    failure: Any = RuntimeError("o1.collectToPython")
-    failure.java_exception = Java(outer, Java(inner))
-    words = explain(failure, Ours())  # type: ignore[arg-type]
-    assert (type(words), str(words)) == (QueryDied, f"{inner}{end}")
-
-
-def test_an_error_outside_of_a_batch_keeps_its_class() -> None:
-    """What `StreamingQuery.exception` returns has a text without it. A missing class would start again for ever."""
-
-    class Ours:
-        def check_still_ours(self) -> None:
-            """There is no other driver."""
-
-    class Query(StreamingQueryException):
-        def __init__(self) -> None:
-            self._cause: Any = SimpleNamespace(_desc="java.lang.ClassNotFoundException: org.nope.Provider", _cause=None)
-
-        def __str__(self) -> str:
-            return "org.nope.Provider"
-
-    words = explain(Query(), Ours())  # type: ignore[arg-type]
-    assert type(words) is PermanentFailure
-    assert str(words).startswith("java.lang.ClassNotFoundException: org.nope.Provider (a jar is missing, or a setting")
-
-
-def test_a_jvm_that_has_ended_is_told_from_another_server_that_refuses_a_connection() -> None:
-    class Ours:
-        def check_still_ours(self) -> None:
-            """There is no other driver."""
-
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        pool = SimpleNamespace(pool=None)
-        parameters = JavaParameters(port=unused.getsockname()[1])
-        with pytest.raises(ConnectionRefusedError) as of_py4j:
-            ClientServerConnection(parameters, PythonParameters(), pool, None).connect_to_java_server()
-        with pytest.raises(ConnectionRefusedError) as of_another:
-            socket.create_connection(unused.getsockname())
-    said = str(explain(of_py4j.value, Ours()))  # type: ignore[arg-type]
-    assert "Connection refused (Spark's JVM has ended). Look for its last errors in the log" in said
-    assert "JVM" not in str(explain(of_another.value, Ours()))  # type: ignore[arg-type]
 
 
 def test_a_jobs_spark_settings_override_the_sinks_and_ours(tmp_path: Path) -> None:
