@@ -374,6 +374,8 @@ def test_our_files_and_sparks_own_never_share_a_folder(tmp_path: Path) -> None:
     with pytest.raises(RefusedStart, match="would hide"):  # by the start, before the journal notes the folder
         sink(ours, support=NATIVE)
     (sparks / "_spark_metadata").mkdir(parents=True)
+    (sparks / "part-0.json").touch()
+    sink(sparks, support=NATIVE)  # its own folder
     for support in (TWO_PHASE, ACKNOWLEDGED):
         with pytest.raises(RefusedStart, match="belongs to Spark's file sink"):
             sink(sparks, support=support)

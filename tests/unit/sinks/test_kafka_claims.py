@@ -1,0 +1,37 @@
+"""A claim of at-most-once that Kafka does not take: the job says that the batch's rows are dropped."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from oncebench.delivery.errors import DeliveryFailed, PermanentFailure
+from oncebench.delivery.failures.cause import RESTART, dropped
+from oncebench.sinks.kafka.drivers.claims import Claims
+from oncebench.sinks.kafka.names import Names
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "advice"),
+    [
+        (KafkaError._WAIT_COORD, DeliveryFailed, "Start the missing brokers"),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, PermanentFailure, "--operation Read --group s "),
+    ],
+)
+def test_a_claim_that_failed_says_what_to_do_and_that_the_rows_are_dropped(
+    code: int, kind: type[DeliveryFailed], advice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def commit(**_given: Any) -> None:
+        raise KafkaException(KafkaError(code))
+
+    client = SimpleNamespace(commit=commit)
+    monkeypatch.setattr("oncebench.sinks.kafka.drivers.claims.member_of", lambda *_: client)
+    with pytest.raises(DeliveryFailed, match=r"batch 7 was not written.*in the cluster") as failed:
+        Claims({}, Names("s", 1, "out")).put(7)
+    assert type(failed.value) is kind
+    assert advice in str(failed.value)
+    assert str(failed.value).endswith(dropped(7))
+    assert RESTART not in str(failed.value)
