@@ -333,7 +333,14 @@ class FileSink(Sink):
         without_rejected(rows).write.format(self._form.spark).mode("append").save(str(self._names.folder))
 
     def stream_native(self, rows: DataFrame) -> DataStreamWriter:
-        return without_rejected(rows).writeStream.format(self._form.spark).option("path", str(self._names.folder))
+        folder = self._names.folder
+        if names_in(folder) and not (folder / SPARK_METADATA).is_dir():
+            raise RefusedStart(
+                f"{folder} holds files that Spark's file sink did not write: its log ({SPARK_METADATA}) would hide "
+                "them from every Spark reader. Take an empty folder, with a new checkpoint and sink_id: this "
+                "checkpoint has noted the folder."
+            )
+        return without_rejected(rows).writeStream.format(self._form.spark).option("path", str(folder))
 
     def close(self) -> None:
         """Does nothing: no file is open between batches."""
@@ -348,16 +355,10 @@ class FileSink(Sink):
             raise RefusedStart(
                 f"sink_id {self._names.sink_id!r} may have letters, digits, `.`, `_` and `-` only. Rename it."
             )
-        folder, is_sparks = self._names.folder, (self._names.folder / SPARK_METADATA).exists()
-        if support.variant != NATIVE and is_sparks:
+        if support.variant != NATIVE and (self._names.folder / SPARK_METADATA).exists():
             raise RefusedStart(
-                f"{folder} belongs to Spark's file sink: its log ({SPARK_METADATA}) hides every other file from Spark "
-                "readers. Give each of the two jobs a folder of its own."
-            )
-        if support.variant == NATIVE and not is_sparks and names_in(folder):
-            raise RefusedStart(
-                f"{folder} holds files that Spark's file sink did not write: its log ({SPARK_METADATA}) would hide "
-                "them from every Spark reader. Take an empty folder."
+                f"{self._names.folder} belongs to Spark's file sink: its log ({SPARK_METADATA}) hides every other file "
+                "from Spark readers. Give each of the two jobs a folder of its own."
             )
 
     def _try_out(self) -> None:
