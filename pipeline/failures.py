@@ -17,6 +17,7 @@ from oncebench.delivery import errors
 from oncebench.delivery.contract import AT_MOST_ONCE
 from oncebench.delivery.errors import (
     AnotherDriver,
+    PermanentFailure,
     PipelineError,
     QueryDied,
     RecordTooLarge,
@@ -26,13 +27,14 @@ from oncebench.delivery.errors import (
     TransactionTooSlow,
 )
 from oncebench.delivery.failures import deaths, delta, spark
-from oncebench.delivery.failures.cause import REPEATED, UNKNOWN, dropped, of_claimed
+from oncebench.delivery.failures.cause import NO_RESTART, REPEATED, RESTART, UNKNOWN, dropped, of_claimed
 from oncebench.delivery.failures.cause import failure as failure_of
 from oncebench.delivery.failures.first_cause import causes
 from oncebench.delivery.failures.postgres import of_sqlstate
 from oncebench.delivery.journal import Journal
 from oncebench.delivery.topics.largest import largest_record
 from oncebench.jobs.checkpoint import open_batch, planned_range
+from oncebench.kafka_access.connection import is_secured, why_refused
 from pipeline.config import PipelineConfig
 
 _log = logging.getLogger(__name__)
@@ -83,6 +85,8 @@ def advised(
 ) -> PipelineError:
     """Returns the error of a running query with what helps the batch at hand.
 
+    A Kafka client whose login is refused only reports that rows or answers are late: its error becomes permanent here.
+
     Args:
         look: returns what keeps the sink's server from taking rows.
     """
@@ -90,10 +94,14 @@ def advised(
         return error
     batch = open_batch(config.checkpoint)
     sentences = [_by_guarantee(error, config, journal, batch)]
+    refused = _refused_access(config) if error.restart_helps else None
+    if refused is not None:
+        return PermanentFailure(f"{_without_restart(sentences[0])} {NO_RESTART} {refused}, then start again.")
     if error.restart_helps:
         with suppress(KafkaException):
             found = look()
-            sentences += [f"{found[0].upper()}{found[1:]}."] if found else []
+            new = found is not None and found[1:] not in sentences[0]
+            sentences += [f"{found[0].upper()}{found[1:]}."] if found and new else []
     if batch is None:
         return type(error)(" ".join(sentences))
     died = deaths.count(journal.folder, batch, error)
@@ -122,6 +130,19 @@ def _by_guarantee(error: PipelineError, config: PipelineConfig, journal: Journal
         return str(error)
     passes = error.restart_helps or delta.is_named(str(error))
     return of_claimed(str(error), batch) if passes else str(error)
+
+
+def _refused_access(config: PipelineConfig) -> str | None:
+    """Returns why a secured Kafka refuses this pipeline's login or certificate; None: it does not."""
+    client = config.kafka_client
+    found = why_refused(client) if is_secured(client) else None
+    return f"Kafka at {client['bootstrap.servers']}: {found.why}" if found is not None and found.lasting else None
+
+
+def _without_restart(text: str) -> str:
+    for sentence in (RESTART, REPEATED):
+        text = text.replace(f" {sentence}", "")
+    return text
 
 
 def _planned(config: PipelineConfig, batch: int) -> str:

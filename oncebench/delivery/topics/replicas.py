@@ -1,4 +1,4 @@
-"""Finds partitions with fewer in-sync replicas than their topic requires.
+"""Finds partitions that take no rows: without a leader, or with fewer in-sync replicas than their topic requires.
 
 Kafka then refuses writes with acks=all and cannot end transactions, until the missing brokers are back.
 """
@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, PartitionMetadata
 
 from oncebench.delivery.topics.settings import topic_setting
 
@@ -22,21 +22,40 @@ _log = logging.getLogger(__name__)
 
 
 def shortage(admin: AdminClient, topics: Sequence[str]) -> str | None:
-    """Returns which partition lacks in-sync replicas; None if all have enough, or no answer came."""
+    """Returns which partition lacks its leader or in-sync replicas; None if all have enough, or no answer came."""
     try:
         for topic in topics:
             described = admin.list_topics(topic, timeout=LIMIT_S).topics[topic]
             required = int(topic_setting(admin, topic, "min.insync.replicas") or 1)
-            for number, partition in sorted(described.partitions.items()):
-                # A topic with fewer replicas than required takes writes as soon as all of them are in sync (KIP-966).
-                needed = min(required, len(partition.replicas))
-                if len(partition.isrs) < needed:
-                    return (
-                        f"not enough in-sync replicas: topic {topic} partition {number} has {len(partition.isrs)} of "
-                        f"{needed} (min.insync.replicas). Start the missing brokers; Kafka then continues by itself"
-                    )
+            for partition in sorted(described.partitions.values(), key=lambda each: each.id):
+                found = lack_of(topic, partition, required)
+                if found is not None:
+                    return found
     except KafkaException as error:
         _log.debug("cannot read the replicas: %s", error)
+    return None
+
+
+def lack_of(topic: str, partition: PartitionMetadata, required: int) -> str | None:
+    """Returns what a partition lacks: its leader or in-sync replicas; None if it takes rows.
+
+    Args:
+        required: the topic's `min.insync.replicas`.
+    """
+    where = f"topic {topic} partition {partition.id}"
+    if partition.leader < 0:
+        brokers = ", ".join(map(str, sorted(partition.replicas)))
+        return (
+            f"{where} has no leader, because its brokers are away (node.id {brokers}). Start them; Kafka then "
+            "continues by itself"
+        )
+    # A topic with fewer replicas than required takes writes as soon as all of them are in sync (KIP-966).
+    needed = min(required, len(partition.replicas))
+    if len(partition.isrs) < needed:
+        return (
+            f"not enough in-sync replicas: {where} has {len(partition.isrs)} of {needed} (min.insync.replicas). Start "
+            "the missing brokers; Kafka then continues by itself"
+        )
     return None
 
 

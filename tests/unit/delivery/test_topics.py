@@ -1,4 +1,4 @@
-"""The start's check of topics, on a simulated cluster: reserved names, and rights that are missing."""
+"""What a start and a failure find out about topics: reserved names, missing rights, partitions that take no rows."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from confluent_kafka.admin import AclOperation, AdminClient
+from confluent_kafka.admin import AclOperation, AdminClient, PartitionMetadata
 
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.topics.check import READ, WRITE, refuse_unfit
+from oncebench.delivery.topics.replicas import lack_of
 
 OWN = ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata")
 
@@ -53,3 +54,26 @@ def test_a_topic_with_the_rights_passes_also_if_the_broker_does_not_return_them(
     allowed: list[AclOperation] | None,
 ) -> None:
     refuse_unfit(cluster(allowed), {"orders": "the output topic"}, 1.0, (READ, WRITE))
+
+
+def partition(leader: int, replicas: list[int], in_sync: list[int]) -> PartitionMetadata:
+    found = PartitionMetadata()
+    found.id, found.leader, found.replicas, found.isrs = 3, leader, replicas, in_sync
+    return found
+
+
+def test_a_partition_without_a_leader_names_its_brokers() -> None:
+    lack = lack_of("orders", partition(leader=-1, replicas=[2], in_sync=[2]), required=1)
+    assert lack is not None
+    assert lack.startswith("topic orders partition 3 has no leader, because its brokers are away (node.id 2). Start")
+
+
+def test_a_partition_with_too_few_replicas_in_sync_is_named() -> None:
+    lack = lack_of("orders", partition(leader=1, replicas=[1, 2], in_sync=[1]), required=2)
+    assert lack is not None
+    assert lack.startswith("not enough in-sync replicas: topic orders partition 3 has 1 of 2")
+
+
+@pytest.mark.parametrize("required", [1, 2])
+def test_a_partition_whose_replicas_are_all_in_sync_lacks_nothing(required: int) -> None:
+    assert lack_of("orders", partition(leader=1, replicas=[1], in_sync=[1]), required) is None

@@ -89,5 +89,11 @@ def test_what_keeps_the_server_from_taking_rows_is_said(said: Callable[..., str]
     assert said(DeliveryFailed("Failed."), "not enough in-sync replicas") == "Failed. Not enough in-sync replicas."
 
 
+def test_what_the_error_already_says_is_not_said_twice(said: Callable[..., str]) -> None:
+    assert said(DeliveryFailed("Topic out has no leader. Failed."), "topic out has no leader") == (
+        "Topic out has no leader. Failed."
+    )
+
+
 def test_another_driver_is_no_death_of_the_batch(said: Callable[..., str]) -> None:
     assert [said(AnotherDriver("Other.")) for _ in range(4)] == ["Other."] * 4

@@ -24,9 +24,10 @@ from pipeline.spark.session import settings
 
 
 def config(folder: Path, **changes: Any) -> PipelineConfig:
-    base = {"sink": "kafka", "guarantee": EXACTLY_ONCE, "variant": "two-phase", "sink_id": "mine"}
+    kind = {"sink": "kafka", "guarantee": EXACTLY_ONCE, "variant": "two-phase"}
+    base = {**kind, "sink_id": "mine", "bootstrap_servers": "localhost:1"}
     return PipelineConfig(
-        bootstrap_servers="localhost:1", input_topic="in", output={"output": "out"}, quarantine_topic="bad",
+        input_topic="in", output={"output": "out"}, quarantine_topic="bad",
         checkpoint=folder / "checkpoint", record=folder / "record", **{**base, **changes},
     )  # fmt: skip
 
