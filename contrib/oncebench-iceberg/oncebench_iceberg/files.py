@@ -1,0 +1,139 @@
+"""Writes the rows of a task as Parquet data files of a table, and describes them for the driver.
+
+Promise: a file is closed and has statistics per column before its description leaves the task. No reader sees it before
+the driver commits it.
+
+What can go wrong: the disk is full or not writable (`DeliveryFailed`). The rows of a task are held in memory as Arrow
+columns until they are written: pyiceberg needs them all to find a task's partitions.
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.io import load_file_io
+from pyiceberg.io.pyarrow import _dataframe_to_data_files
+from pyiceberg.manifest import DataFile
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyspark.sql import DataFrame
+
+from oncebench.delivery import digest
+from oncebench.delivery.batch import data_columns, map_in_arrow
+from oncebench.delivery.errors import DeliveryFailed
+from oncebench.delivery.failures.cause import failure
+from oncebench.delivery.failures.system import of_errno
+from oncebench.delivery.tasks import partition_of_first_attempt
+from oncebench_iceberg.columns import arrow_schema
+
+_RESULT = "rows long, digest string, files string"
+# Tables that a worker process keeps parsed: more than the sinks of one application.
+_TABLES = 8
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Data files of a batch that no snapshot names yet.
+
+    Attributes:
+        files: their descriptions, with statistics.
+        rows: number of their rows.
+        digest: of these rows.
+    """
+
+    files: Sequence[DataFile]
+    rows: int
+    digest: int
+
+
+def stage(rows: DataFrame, batch: int, table: TableMetadata) -> Staged:
+    """Lets the tasks write a batch's rows as data files of a table.
+
+    Args:
+        rows: as a `BatchWriter` gets them.
+        batch: the batch id.
+        table: the state of the table at the start.
+    """
+    hashed = digest.with_hash(rows, data_columns(rows.schema))
+    task = _WriteFiles(batch, _for_tasks(table)).__call__
+    found = map_in_arrow(hashed, task, _RESULT).collect()
+    total = 0
+    for row in found:
+        total = digest.add(total, digest.from_text(row["digest"]) or 0)
+    files = [file for row in found for file in _unpacked(row["files"], table.default_spec_id)]
+    return Staged(files, sum(row["rows"] for row in found), total)
+
+
+def _for_tasks(table: TableMetadata) -> str:
+    """Returns what a task needs of the table. Its snapshots may be thousands, and no task reads them."""
+    small: dict[str, Any] = {"snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}, "statistics": []}
+    return table.model_copy(update={**small, "current_snapshot_id": None}).model_dump_json()
+
+
+@lru_cache(maxsize=_TABLES)
+def _table(text: str) -> TableMetadata:
+    """Returns the table of a worker process, which runs the tasks of many batches."""
+    return TableMetadataUtil.parse_raw(text)
+
+
+@dataclass(frozen=True)
+class _WriteFiles:
+    """Writes one partition of a batch; called in a worker."""
+
+    batch: int
+    table: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        partition, table = partition_of_first_attempt(self.batch), _table(self.table)
+        taken: list[pa.RecordBatch] = []
+        total = 0
+        for batch in batches:
+            rows, hashes = digest.without_hash(batch)
+            total = digest.add(total, digest.digest(hashes))
+            taken.append(rows)
+        files = self._write(table, pa.Table.from_batches(taken), partition) if any(map(len, taken)) else []
+        yield pa.RecordBatch.from_pylist(
+            [{"rows": sum(map(len, taken)), "digest": digest.to_text(total), "files": _packed(files)}]
+        )
+
+    def _write(self, table: TableMetadata, rows: pa.Table, partition: int) -> list[DataFile]:
+        target = pa.schema([arrow_schema(table.schema()).field(name) for name in rows.column_names])
+        try:
+            return list(_dataframe_to_data_files(table, rows.cast(target), load_file_io({}, table.location)))
+        except OSError as error:
+            text = f"batch {self.batch}, partition {partition}: cannot write data files below {table.location}"
+            raise failure(of_errno(error.errno), f"{text}: {error.strerror or error}") from error
+        except (pa.ArrowException, ValueError) as error:
+            raise DeliveryFailed(
+                f"batch {self.batch}, partition {partition}: the rows cannot be stored in {table.location} ({error}). "
+                "Correct or reject such rows in the query, then start again."
+            ) from error
+
+
+def _packed(files: Sequence[DataFile]) -> str:
+    return base64.b64encode(pickle.dumps(list(files))).decode()
+
+
+def _unpacked(text: str, spec_id: int) -> list[DataFile]:
+    # As Spark does: driver and workers of one job exchange pickles.
+    files: list[DataFile] = pickle.loads(base64.b64decode(text))  # noqa: S301
+    for file in files:
+        file.spec_id = spec_id  # no part of a data file's own fields
+    return files
+
+
+class WarmUp:
+    """Makes a worker ready: the import of pyiceberg takes a second."""
+
+    def write(self, _task: Any, _rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
+        started = time.perf_counter()
+        import pyiceberg.io.pyarrow  # noqa: PLC0415
+
+        assert pyiceberg.io.pyarrow
+        return {}, {"import": (time.perf_counter() - started) * 1000}

@@ -1,0 +1,158 @@
+"""Markers in a table: who drives a sink_id, and its newest batch.
+
+A marker is a table property, because snapshots expire. The snapshot that added the batch has the same marker in its
+summary, as evidence. A property survives a rollback of the table, so `effective` looks for the marker's snapshot among
+the ancestors of the newest snapshot.
+
+    oncebench.driver.SINK_ID = {"driver": "..", "generation": 3}
+    oncebench.marker.SINK_ID = {"batch": 7, "rows": 100, "digest": "..", "driver": "..", "snapshot": 1, "sequence": 9}
+    oncebench.claim.SINK_ID = {"batch": 7, "driver": ".."}
+
+Promise: a batch that the table has lost by a rollback has no marker, unless all snapshots since then have expired.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
+
+from oncebench.delivery import digest
+from oncebench.delivery.contract import WHOLE_BATCH, Holder, Mark
+from oncebench.delivery.errors import RefusedStart
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The names of one sink_id's table properties."""
+
+    sink_id: str
+
+    @property
+    def driver(self) -> str:
+        """Holds the newest driver."""
+        return f"oncebench.driver.{self.sink_id}"
+
+    @property
+    def marker(self) -> str:
+        """Holds the newest batch; also in the summary of the batch's snapshot."""
+        return f"oncebench.marker.{self.sink_id}"
+
+    @property
+    def claim(self) -> str:
+        """Holds the newest batch that at-most-once has claimed."""
+        return f"oncebench.claim.{self.sink_id}"
+
+
+@dataclass(frozen=True)
+class Marker:
+    """A batch in the table.
+
+    Attributes:
+        batch: its number.
+        rows: number of its rows.
+        digest: of its rows, as `oncebench.delivery.digest` stores it.
+        driver: random name of the start that wrote it.
+        snapshot: id of the snapshot that added it.
+        sequence: sequence number of that snapshot.
+    """
+
+    batch: int
+    rows: int
+    digest: str
+    driver: str
+    snapshot: int = 0
+    sequence: int = 0
+
+    def text(self) -> str:
+        """Returns the form that table and summary store."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    def mark(self) -> Mark:
+        """Returns the form that the protocols compare."""
+        return Mark(self.batch, self.rows, digest.from_text(self.digest), self.driver)
+
+
+def effective(table: TableMetadata, keys: Keys) -> Marker | None:
+    """Returns the newest batch of a sink_id that the table's newest snapshot contains; None if there is none."""
+    noted = _marker(table.properties.get(keys.marker), keys.marker)
+    oldest: Snapshot | None = None
+    for snapshot in ancestors_of(table.current_snapshot(), table):
+        if noted is not None and snapshot.snapshot_id == noted.snapshot:
+            return noted
+        there = snapshot.summary and snapshot.summary.additional_properties.get(keys.marker)
+        if there:  # the newest one that is left: the noted batch was taken back
+            return _marker(there, keys.marker)
+        oldest = snapshot
+    if noted is None or oldest is None:
+        return None
+    # Maintenance expires the oldest snapshots. Without a gap behind the oldest one, the noted one was never there.
+    expired = oldest.parent_snapshot_id is not None and (oldest.sequence_number or 0) > noted.sequence
+    return noted if expired else None
+
+
+def driver_note(driver: str, generation: int) -> str:
+    """Returns the note of a driver."""
+    return json.dumps({"driver": driver, "generation": generation}, sort_keys=True)
+
+
+def generation_in(properties: Mapping[str, str], keys: Keys) -> int:
+    """Returns the newest generation that is noted; 0 if none is."""
+    found = _object(properties.get(keys.driver), keys.driver)
+    try:
+        return int(found.get("generation", 0))
+    except (TypeError, ValueError) as error:
+        raise _damaged(keys.driver) from error
+
+
+def claim_note(batch: int, driver: str) -> str:
+    """Returns the note of a claimed batch."""
+    return json.dumps({"batch": batch, "driver": driver}, sort_keys=True)
+
+
+def holder_of(table: TableMetadata, keys: Keys) -> Holder | None:
+    """Returns what drivers of a sink_id have left in the table; None: nothing."""
+    if not {keys.driver, keys.marker, keys.claim} & table.properties.keys():
+        return None
+    return Holder.of(marks_of(table, keys), generation_in(table.properties, keys))
+
+
+def marks_of(table: TableMetadata, keys: Keys) -> dict[int, Mark]:
+    """Returns the newest batch of a sink_id, or its newest claim, as the mark of the whole batch."""
+    marker = effective(table, keys)
+    found = [] if marker is None else [marker.mark()]
+    claim = _object(table.properties.get(keys.claim), keys.claim)
+    if claim:
+        try:
+            found.append(Mark(int(claim["batch"]), 0, 0, str(claim["driver"])))
+        except (LookupError, TypeError, ValueError) as error:
+            raise _damaged(keys.claim) from error
+    return {WHOLE_BATCH: max(found, key=lambda mark: mark.batch)} if found else {}
+
+
+def _marker(text: str | None, key: str) -> Marker | None:
+    if text is None:
+        return None
+    try:
+        return Marker(**_object(text, key))
+    except TypeError as error:
+        raise _damaged(key) from error
+
+
+def _object(text: str | None, key: str) -> dict[str, Any]:
+    """Returns the object in a property; empty if there is none."""
+    try:
+        return dict(json.loads(text or "{}"))
+    except (TypeError, ValueError) as error:
+        raise _damaged(key) from error
+
+
+def _damaged(key: str) -> RefusedStart:
+    return RefusedStart(
+        f"the table property {key} is not as this sink wrote it: another program changed it. Nothing was written. Set "
+        "it back to the value in an older metadata file of the table, or take a new checkpoint, sink_id and output."
+    )

@@ -1,0 +1,147 @@
+"""The committed reader: follows the snapshots of a table and returns the rows of the data files that they add.
+
+Promise: the rows of a snapshot are returned together, in the order of the snapshots. The first poll returns the rows of
+the newest snapshot. A poll without a new commit reads one row of the catalog's file.
+
+What can go wrong: snapshots expired between two polls, or a file is gone (`ReadError`). A compaction adds files whose
+rows are in the table already: the reader passes such snapshots over.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus
+from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
+
+from oncebench.delivery.errors import ReadError
+from oncebench.sinks.reader import Rows, now_us, place_in_file, rows_of
+from oncebench_iceberg.catalog import CATALOG_NAME, Catalog, Place, unusable
+
+# The rows of a poll become Python objects, so a reader that starts late takes them in parts, each of whole snapshots.
+FILES_A_POLL = 50
+_NEWEST = (
+    "SELECT metadata_location FROM iceberg_tables WHERE catalog_name = ? AND table_namespace = ? AND table_name = ?"
+)
+
+
+class SnapshotFollower:
+    """Follows a table and returns the rows of its new data files."""
+
+    def __init__(self, place: Place, key: str) -> None:
+        self._place, self._key, self._catalog = place, key, Catalog(place)
+        self._location = ""  # the newest metadata file that was read
+        self._snapshot: int | None = None  # the newest snapshot that was read
+        self._waiting: list[tuple[int, list[DataFile]]] = []  # time of a snapshot (epoch ms), and its new files
+        self._seen: set[str] = set()
+        self._table: Table | None = None
+
+    def fresh(self) -> Rows:
+        """Returns the rows of snapshots that were not returned before."""
+        with self._readable():
+            if self._newest() not in ("", self._location):
+                self._follow(self._catalog.load())
+            read = [(file, ms, self._columns(file)) for file, ms in self._taken()]
+        seen_us = now_us()
+        places = [place_in_file(Path(file.file_path).name, line) for file, _, rows in read for line in range(len(rows))]
+        times = [ms for _, ms, rows in read for _ in range(len(rows))]
+        return rows_of(places, times, [row for _, _, rows in read for row in rows.to_pylist()], self._key, seen_us)
+
+    def leftovers(self) -> list[str]:
+        """Lists data files that no snapshot has named: their writers died before the commit."""
+        with self._readable():
+            table = self._catalog.find()
+            if table is None:
+                return []
+            named = {entry.data_file.file_path for each in table.snapshots() for entry in _entries(table, each)}
+            there = Path(table.location().removeprefix("file://"), "data").rglob("*.parquet")
+            return sorted(f"orphan file {path.name}" for path in there if str(path) not in named)
+
+    def close(self) -> None:
+        """Closes the catalog's file."""
+        self._catalog.close()
+
+    def _readable(self):  # type: ignore[no-untyped-def]
+        return unusable(ReadError, self._place, "Read it again; if that fails too, restore the table.")
+
+    def _newest(self) -> str:
+        """Returns the table's newest metadata file; empty if there is no table."""
+        if not self._place.file.exists():
+            return ""
+        namespace, _, name = self._place.table.rpartition(".")
+        with closing(sqlite3.connect(f"file:{self._place.file}?mode=ro", uri=True)) as connection:
+            try:
+                found = connection.execute(_NEWEST, (CATALOG_NAME, namespace, name)).fetchone()
+            except sqlite3.OperationalError:  # locked, or another program is making the catalog
+                return ""
+        return str(found[0]) if found else ""
+
+    def _follow(self, table: Table) -> None:
+        """Takes the new data files of each snapshot since the newest one that was read, oldest first."""
+        self._table, self._location = table, table.metadata_location
+        new: list[Snapshot] = []
+        newest = table.current_snapshot()
+        for snapshot in ancestors_of(newest, table.metadata):
+            if snapshot.snapshot_id == self._snapshot:
+                break
+            new.append(snapshot)
+        else:
+            if self._snapshot is not None and new and new[-1].parent_snapshot_id is not None:
+                raise ReadError(
+                    f"snapshots of {self._place} expired before this reader has read them: nothing shows which rows "
+                    "are new. Read the table from its beginning by a new reader."
+                )
+        first, self._snapshot = self._snapshot is None, None if newest is None else newest.snapshot_id
+        if first and newest is not None:
+            self._add_all(table, newest)
+            return
+        for snapshot in reversed(new):
+            if snapshot.summary is None or snapshot.summary.operation is not Operation.REPLACE:
+                added = [each for each in _entries(table, snapshot) if each.snapshot_id == snapshot.snapshot_id]
+                self._add(snapshot.timestamp_ms, [each.data_file for each in added])
+
+    def _add_all(self, table: Table, newest: Snapshot) -> None:
+        """Takes all files of a snapshot, grouped by the snapshot that has added them."""
+        by_snapshot: dict[int, list[DataFile]] = {}
+        sequence: dict[int, int] = {}
+        for entry in _entries(table, newest):
+            by_snapshot.setdefault(entry.snapshot_id or 0, []).append(entry.data_file)
+            sequence[entry.snapshot_id or 0] = entry.sequence_number or 0
+        for number in sorted(by_snapshot, key=sequence.__getitem__):
+            made = table.metadata.snapshot_by_id(number)
+            self._add((made or newest).timestamp_ms, by_snapshot[number])
+
+    def _add(self, ms: int, files: Sequence[DataFile]) -> None:
+        fresh = sorted((file for file in files if file.file_path not in self._seen), key=lambda file: file.file_path)
+        self._seen |= {file.file_path for file in fresh}
+        if fresh:
+            self._waiting.append((ms, fresh))
+
+    def _taken(self) -> Iterator[tuple[DataFile, int]]:
+        """Takes snapshots with up to FILES_A_POLL files together, or one snapshot if it has more."""
+        taken = 0
+        while self._waiting and (not taken or taken + len(self._waiting[0][1]) <= FILES_A_POLL):
+            ms, files = self._waiting.pop(0)
+            taken += len(files)
+            yield from ((file, ms) for file in files)
+
+    def _columns(self, file: DataFile) -> pa.Table:
+        """Returns the rows of a data file under the names of the table's columns."""
+        assert self._table is not None
+        table = self._table
+        return ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue()).to_table([FileScanTask(file)])
+
+
+def _entries(table: Table, snapshot: Snapshot) -> Iterator[ManifestEntry]:
+    """Yields the data files that a snapshot contains."""
+    for manifest in snapshot.manifests(table.io):
+        for entry in manifest.fetch_manifest_entry(table.io):
+            if entry.status != ManifestEntryStatus.DELETED:
+                yield entry

@@ -1,0 +1,38 @@
+"""The Iceberg sink in the suite: a warehouse and a table per run, and a committed reader."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from oncebench.sinks.reader import Snapshots
+from oncebench.sinks.suite import Place, SuiteSink, Traits
+from oncebench_iceberg.catalog import TABLE, Catalog
+from oncebench_iceberg.catalog import Place as TablePlace
+from oncebench_iceberg.columns import iceberg_schema
+from oncebench_iceberg.reader import SnapshotFollower
+from oncebench_iceberg.sink import KINDS
+
+
+def _provide(place: Place) -> dict[str, Any]:
+    target = {"output": str((place.folder / "warehouse").absolute()), "table": TABLE, "key": place.key}
+    catalog = Catalog(TablePlace.of(target))
+    catalog.make(iceberg_schema(place.schema))
+    catalog.close()
+    return target
+
+
+def _read(target: Mapping[str, Any]) -> Snapshots:
+    follower = SnapshotFollower(TablePlace.of(target), str(target["key"]))
+    return Snapshots(follower.fresh, follower.leftovers, close=follower.close)
+
+
+SUITE_SINKS = (
+    SuiteSink(
+        kind=KINDS[0],
+        traits=Traits(ordered=False, self_cleaning=True, batch_atomic=True, has_write_timestamps=True),
+        provide=_provide,
+        read=_read,
+        writes_local_files=True,
+    ),
+)
