@@ -33,7 +33,6 @@ BUSY_S = 30
 FILE = "catalog.sqlite"
 # The name under which the catalog's rows are stored: other programs open the file with the same name.
 CATALOG_NAME = "default"
-TABLE = "oncebench.rows"
 # What a catalog, its file, a table's metadata or the folder of a warehouse may raise.
 CATALOG_ERRORS = (SQLAlchemyError, OSError, RESTError, NoSuchTableError, ValidationError, pa.ArrowException)
 NO_TABLE = (NoSuchTableError, NoSuchNamespaceError)
@@ -49,34 +48,33 @@ class Place:
     """
 
     warehouse: Path
-    table: str = TABLE
+    table: str
 
     @staticmethod
     def of(output: Mapping[str, Any]) -> Place:
-        """Returns the place of a target: `output` is the warehouse, `table` the table.
+        """Returns the place of a target, whose `output` is the path of the warehouse and the table's name.
 
         Raises:
-            RefusedStart: the warehouse is a URI, or the table has no namespace.
+            RefusedStart: the path is a URI, or ends with no table.
         """
-        warehouse, table = str(output["output"]), str(output.get("table") or TABLE)
-        if is_uri(warehouse):
+        text = str(output["output"])
+        path = Path(text).absolute()
+        if is_uri(text):
             raise RefusedStart(
-                f"{warehouse} is a URI, and this sink writes to a folder of a mounted file system only. Give the path "
-                "of a folder that every task can reach."
+                f"{text} is a URI, and this sink writes to a folder of a mounted file system only. Give the path of a "
+                "folder that every task can reach, and the table: /data/warehouse/shop.orders."
             )
-        if not all(table.split(".")) or "." not in table:
-            raise RefusedStart(f"table {table!r} has no namespace. Name the table as namespace.table.")
-        return Place(Path(warehouse).absolute(), table)
+        if "." not in path.name or not all(path.name.split(".")):
+            raise RefusedStart(
+                f"{text} does not end with a table and its namespace. Name the warehouse's folder and the table: "
+                "/data/warehouse/shop.orders."
+            )
+        return Place(path.parent, path.name)
 
     @property
     def file(self) -> Path:
         """The catalog's file."""
         return self.warehouse / FILE
-
-    @property
-    def advice(self) -> str:
-        """How other programs open the catalog, for people."""
-        return f"SqlCatalog({CATALOG_NAME!r}, uri='sqlite:///{self.file}', warehouse='{self.warehouse}')"
 
     def __str__(self) -> str:
         return f"{self.table} in {self.warehouse}"

@@ -73,7 +73,7 @@ def stage(rows: DataFrame, batch: int, table: TableMetadata) -> Staged:
 def _for_tasks(table: TableMetadata) -> str:
     """Returns what a task needs of the table. Its snapshots may be thousands, and no task reads them."""
     small: dict[str, Any] = {"snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}, "statistics": []}
-    return table.model_copy(update={**small, "current_snapshot_id": None}).model_dump_json()
+    return str(table.model_copy(update={**small, "current_snapshot_id": None}).model_dump_json())
 
 
 @lru_cache(maxsize=_TABLES)

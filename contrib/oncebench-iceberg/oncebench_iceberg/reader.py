@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -68,7 +68,7 @@ class SnapshotFollower:
         """Closes the catalog's file."""
         self._catalog.close()
 
-    def _readable(self):  # type: ignore[no-untyped-def]
+    def _readable(self) -> AbstractContextManager[None]:
         return unusable(ReadError, self._place, "Read it again; if that fails too, restore the table.")
 
     def _newest(self) -> str:

@@ -37,7 +37,7 @@ from oncebench.delivery.contract import (
     Support,
 )
 from oncebench.delivery.errors import DeliveryFailed, RefusedStart
-from oncebench.delivery.failures.cause import RESTART, UNLESS_THERE, failure, not_claimed, permanent, transient
+from oncebench.delivery.failures.cause import UNLESS_THERE, failure, not_claimed, permanent, transient
 from oncebench_iceberg.catalog import CATALOG_ERRORS, NO_TABLE, Catalog, Place, cause_of, first_line, unusable
 from oncebench_iceberg.columns import difference, iceberg_schema, unsuitable
 from oncebench_iceberg.commit import LIMIT_S, Commits, Unanswered

@@ -7,7 +7,7 @@ from typing import Any
 
 from oncebench.sinks.reader import Snapshots
 from oncebench.sinks.suite import Place, SuiteSink, Traits
-from oncebench_iceberg.catalog import TABLE, Catalog
+from oncebench_iceberg.catalog import Catalog
 from oncebench_iceberg.catalog import Place as TablePlace
 from oncebench_iceberg.columns import iceberg_schema
 from oncebench_iceberg.reader import SnapshotFollower
@@ -15,7 +15,7 @@ from oncebench_iceberg.sink import KINDS
 
 
 def _provide(place: Place) -> dict[str, Any]:
-    target = {"output": str((place.folder / "warehouse").absolute()), "table": TABLE, "key": place.key}
+    target = {"output": str((place.folder / "warehouse" / "oncebench.rows").absolute()), "key": place.key}
     catalog = Catalog(TablePlace.of(target))
     catalog.make(iceberg_schema(place.schema))
     catalog.close()
