@@ -40,6 +40,8 @@ def iceberg_schema(schema: StructType) -> Schema:
 
 def _arrow_field(field: StructField) -> pa.Field:
     try:
+        if '"variant"' in field.dataType.json():  # Spark's Arrow form of it is a struct of two binary fields
+            raise TypeError("variant")
         kind = to_arrow_type(field.dataType, timezone="UTC")
         made = pa.field(field.name, kind, field.nullable)
         _pyarrow_to_schema_without_ids(pa.schema([made]), format_version=FORMAT_VERSION)

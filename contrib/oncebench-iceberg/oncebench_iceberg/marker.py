@@ -8,7 +8,8 @@ the ancestors of the newest snapshot.
     oncebench.marker.SINK_ID = {"batch": 7, "rows": 100, "digest": "..", "driver": "..", "snapshot": 1, "sequence": 9}
     oncebench.claim.SINK_ID = {"batch": 7, "driver": ".."}
 
-Promise: a batch that the table has lost by a rollback has no marker, unless all snapshots since then have expired.
+Promise: a batch that the table has lost by a rollback has no marker. What can go wrong: after the rollback others write,
+and every snapshot from before expires. Then nothing shows the rollback, and the batch counts as there.
 """
 
 from __future__ import annotations
@@ -90,9 +91,10 @@ def effective(table: TableMetadata, keys: Keys) -> Marker | None:
         oldest = snapshot
     if noted is None or oldest is None:
         return None
-    # Maintenance expires the oldest snapshots. Without a gap behind the oldest one, the noted one was never there.
-    expired = oldest.parent_snapshot_id is not None and (oldest.sequence_number or 0) > noted.sequence
-    return noted if expired else None
+    # Maintenance expires the oldest snapshots, so the noted one may be behind the oldest one that is left. It is not if
+    # an older snapshot is left: then the table was set back to that one. Some programs also erase an expired parent's
+    # id, so the parent shows nothing.
+    return noted if (oldest.sequence_number or 0) > noted.sequence else None
 
 
 def driver_note(driver: str, generation: int) -> str:

@@ -3,8 +3,10 @@
 Promise: the rows of a snapshot are returned together, in the order of the snapshots. The first poll returns the rows of
 the newest snapshot. A poll without a new commit reads one row of the catalog's file.
 
-What can go wrong: snapshots expired between two polls, or a file is gone (`ReadError`). A compaction adds files whose
-rows are in the table already: the reader passes such snapshots over.
+A compaction adds files whose rows are in the table already: the reader passes its snapshot (`replace`) over.
+
+What can go wrong: snapshots expired between two polls, the table was rolled back, or a file is gone (`ReadError`).
+Somebody overwrites or deletes rows: the reader returns the rows of new files, and does not take rows back.
 """
 
 from __future__ import annotations
@@ -93,10 +95,10 @@ class SnapshotFollower:
                 break
             new.append(snapshot)
         else:
-            if self._snapshot is not None and new and new[-1].parent_snapshot_id is not None:
+            if self._snapshot is not None and not (new and new[-1].parent_snapshot_id == self._snapshot):
                 raise ReadError(
-                    f"snapshots of {self._place} expired before this reader has read them: nothing shows which rows "
-                    "are new. Read the table from its beginning by a new reader."
+                    f"{self._place} was rolled back, or its snapshots expired before this reader has read them: "
+                    "nothing shows which rows are new. Read the table from its beginning by a new reader."
                 )
         first, self._snapshot = self._snapshot is None, None if newest is None else newest.snapshot_id
         if first and newest is not None:

@@ -1,0 +1,185 @@
+"""Commits of several drivers to one real table."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+import pytest
+from iceberg_tables import Tables, marker
+from oncebench_iceberg import commit
+from oncebench_iceberg.commit import Commits, Unanswered
+from oncebench_iceberg.marker import Keys
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.table import Table, Transaction
+from pyiceberg.types import LongType
+from sqlalchemy import event
+from sqlalchemy.exc import OperationalError
+
+from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, RefusedStart
+
+
+def test_rows_and_marker_come_in_one_commit(tables: Tables) -> None:
+    driver = tables.started("one", 1)
+    before = tables.load().metadata
+    driver.append(tables.files("a", "b"), marker(0))
+    after = tables.load().metadata
+    assert len(after.metadata_log) == len(before.metadata_log) + 1
+    snapshot = after.current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    text = after.properties["oncebench.marker.job"]
+    assert snapshot.summary.additional_properties["oncebench.marker.job"] == text
+    assert f'"snapshot": {snapshot.snapshot_id}' in text
+    assert tables.keys() == ["a", "b"]
+
+
+def test_a_stopped_driver_appends_nothing_behind_its_successor(tables: Tables) -> None:
+    stopped = tables.started("one", 1)
+    successor = tables.started("two", 2)
+    successor.append(tables.files("a"), marker(0, "two"))
+    with pytest.raises(AnotherDriver, match="Another driver has taken this sink_id"):
+        stopped.append(tables.files("a"), marker(0))
+    assert tables.keys() == ["a"]
+
+
+class StopsBeforeCommit(Commits):
+    """A driver that is stopped after it has compared the notes, until a successor has done its work."""
+
+    meanwhile: Any = None
+
+    def _try_once(self, step: Any, table: Table, tried: set[int]) -> None:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        super()._try_once(step, table, tried)
+
+
+@pytest.mark.parametrize("appends", [True, False])
+def test_a_start_fences_a_commit_that_is_already_staged(tables: Tables, appends: bool) -> None:
+    stopped = StopsBeforeCommit(tables.catalog(), Keys("job"), "one", 1)
+    stopped.take()
+
+    def successor() -> None:
+        second = tables.started("two", 2)
+        if appends:
+            second.append(tables.files("a"), marker(0, "two"))
+
+    stopped.meanwhile = successor
+    with pytest.raises(AnotherDriver):
+        stopped.append(tables.files("a"), marker(0))
+    assert tables.keys() == (["a"] if appends else [])
+
+
+def test_a_claim_of_a_stopped_driver_is_refused(tables: Tables) -> None:
+    stopped = StopsBeforeCommit(tables.catalog(), Keys("job"), "one", 1)
+    stopped.take()
+    stopped.meanwhile = lambda: tables.started("two", 1)
+    with pytest.raises(AnotherDriver):
+        stopped.claim(0)
+    assert "oncebench.claim.job" not in tables.properties()
+
+
+def test_an_append_of_pyiceberg_doubles_rows_behind_a_successor(tables: Tables) -> None:
+    tables.make()
+    staged = Transaction(tables.load())
+    with staged.update_snapshot().fast_append() as append:
+        append.append_data_file(tables.files("a")[0])
+    tables.started("two", 2).append(tables.files("a"), marker(0, "two"))
+    staged.commit_transaction()
+    assert tables.keys() == ["a", "a"]
+
+
+def test_without_retries_pyiceberg_refuses_that_append(tables: Tables) -> None:
+    tables.properties(**{"commit.retry.num-retries": "0"})
+    staged = Transaction(tables.load())
+    with staged.update_snapshot().fast_append() as append:
+        append.append_data_file(tables.files("a")[0])
+    tables.started("two", 2).append(tables.files("a"), marker(0, "two"))
+    with pytest.raises(CommitFailedException):
+        staged.commit_transaction()
+    assert tables.keys() == ["a"]
+
+
+def test_another_writer_in_between_stops_nothing(tables: Tables) -> None:
+    driver = StopsBeforeCommit(tables.catalog(), Keys("job"), "one", 1)
+    driver.take()
+
+    def other() -> None:
+        table = tables.load()
+        with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+            append.append_data_file(tables.files("other")[0])
+
+    driver.meanwhile = other
+    driver.append(tables.files("a"), marker(0))
+    driver.append(tables.files("b"), marker(1))
+    assert tables.keys() == ["a", "b", "other"]
+
+
+def lose_answers(catalog: Any, count: int) -> list[int]:
+    """Lets the next commits of a catalog reach the file, and then fail as a lost connection does."""
+    lost: list[int] = []
+
+    @event.listens_for(catalog._catalog().engine, "commit")
+    def lose(connection: Any) -> None:
+        if len(lost) < count:
+            connection.connection.dbapi_connection.commit()
+            lost.append(1)
+            raise OperationalError("COMMIT", {}, sqlite3.OperationalError("disk I/O error"))
+
+    return lost
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_commit_with_a_lost_answer_is_not_made_again(tables: Tables, marked: bool) -> None:
+    driver = tables.started("one", 1)
+    lost = lose_answers(driver.catalog, 1)
+    driver.append(tables.files("a"), marker(0) if marked else None)
+    driver.append(tables.files("b"), marker(1) if marked else None)
+    assert lost == [1]
+    assert tables.keys() == ["a", "b"]
+
+
+def test_a_start_and_a_claim_survive_a_lost_answer(tables: Tables) -> None:
+    driver = Commits(tables.catalog(), Keys("job"), "one", 1)
+    lose_answers(driver.catalog, 1)
+    driver.take()
+    lose_answers(driver.catalog, 1)
+    driver.claim(4)
+    driver.append(tables.files("a"), None)
+    assert tables.keys() == ["a"]
+    assert tables.properties()["oncebench.claim.job"] == '{"batch": 4, "driver": "one"}'
+
+
+def test_a_catalog_that_stays_locked_ends_the_commit(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oncebench_iceberg.catalog.BUSY_S", 0.05)
+    monkeypatch.setattr(commit, "LIMIT_S", 0.2)
+    driver, files = tables.started("one", 1), tables.files("a")
+    lock = sqlite3.connect(tables.place.file, isolation_level=None)
+    lock.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(Unanswered, match="database is locked"):
+        driver.append(files, marker(0))
+    lock.execute("ROLLBACK")
+    driver.append(files, marker(0))
+    assert tables.keys() == ["a"]
+
+
+def test_an_older_generation_is_refused(tables: Tables) -> None:
+    tables.started("two", 2)
+    with pytest.raises(RefusedStart, match="has seen generation 2 .* this start is generation 1"):
+        tables.started("one", 1)
+
+
+def test_an_altered_table_takes_no_old_files(tables: Tables) -> None:
+    driver, files = tables.started("one", 1), tables.files("a")
+    with tables.load().update_schema() as update:
+        update.add_column("more", LongType())
+    with pytest.raises(DeliveryFailed, match="was altered or replaced since this driver started"):
+        driver.append(files, marker(0))
+
+
+def test_a_dropped_table_is_missed(tables: Tables) -> None:
+    driver, files = tables.started("one", 1), tables.files("a")
+    driver.catalog._catalog().drop_table(tables.place.table)
+    with pytest.raises(NoSuchTableError):
+        driver.append(files, marker(0))

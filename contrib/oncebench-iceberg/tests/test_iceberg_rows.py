@@ -1,0 +1,178 @@
+"""Data files as tasks write them, and the committed reader."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from iceberg_tables import Tables, marker
+from oncebench_iceberg.catalog import Place
+from oncebench_iceberg.columns import iceberg_schema
+from oncebench_iceberg.files import _for_tasks, _unpacked, _WriteFiles
+from oncebench_iceberg.reader import SnapshotFollower
+from pyiceberg.manifest import DataFile
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.update.snapshot import _OverwriteFiles
+from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
+from pyspark.sql import types as t
+
+from oncebench.delivery import digest
+from oncebench.delivery.errors import DeliveryFailed, ReadError
+
+KINDS = t.StructType(
+    [
+        t.StructField("key", t.StringType()),
+        t.StructField("a.b`c", t.ByteType()),
+        t.StructField("at", t.TimestampType()),
+        t.StructField("day", t.DateType()),
+        t.StructField("price", t.DecimalType(9, 2)),
+        t.StructField("raw", t.BinaryType()),
+        t.StructField("more", t.MapType(t.StringType(), t.ArrayType(t.LongType()))),
+        t.StructField("in", t.StructType([t.StructField("x", t.DoubleType())])),
+    ]
+)
+ROWS: list[dict[str, Any]] = [
+    {
+        "key": f"k{number}",
+        "a.b`c": number,
+        "at": datetime(2024, 2, 28 + number, 23, 59, tzinfo=UTC),
+        "day": date(1969, 12, 31),
+        "price": Decimal("-0.01"),
+        "raw": b"\x00\xff",
+        "more": [("a", [1, None])],
+        "in": {"x": 0.5},
+    }
+    for number in (0, 1)
+] + [dict.fromkeys(KINDS.names)]
+
+
+def written(tables: Tables, rows: list[dict[str, Any]]) -> list[DataFile]:
+    """The data files of one task."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    table = tables.load().metadata
+    batch = pa.RecordBatch.from_pylist(rows, schema=to_arrow_schema(KINDS, timezone="Europe/Berlin"))
+    hashed = batch.append_column(digest.HASH, pa.array([3] * len(rows), pa.int64()))
+    (result,) = _WriteFiles(0, _for_tasks(table))(iter([hashed]))
+    (found,) = result.to_pylist()
+    assert (found["rows"], found["digest"]) == (len(rows), digest.to_text(3 * len(rows)))
+    return _unpacked(found["files"], table.default_spec_id)
+
+
+def made(folder: Path, **partitions: Any) -> Tables:
+    tables = Tables(Place(folder, "shop.orders"))
+    table = tables.catalog().make(iceberg_schema(KINDS))
+    if partitions:
+        with table.update_spec() as update:
+            for name, transform in partitions.items():
+                update.add_field(name, transform)
+    return tables
+
+
+@pytest.mark.parametrize(
+    "partitions",
+    [{}, {"key": IdentityTransform()}, {"key": BucketTransform(4)}, {"at": DayTransform()}, {"day": DayTransform()}],
+)
+def test_every_value_is_read_back_by_others(tmp_path: Path, partitions: Any) -> None:
+    tables = made(tmp_path, **partitions)
+    tables.started("one", 1).append(written(tables, ROWS), marker(0))
+    found = tables.load().scan().to_arrow().sort_by("key").to_pylist()
+    assert found == ROWS
+    assert len(list(tables.load().scan(row_filter="key = 'k1'").plan_files())) == 1
+    duck = duckdb.sql(f"SELECT count(*), sum(price) FROM read_parquet('{tmp_path}/**/*.parquet')").fetchall()
+    assert duck == [(3, Decimal("-0.02"))]
+
+
+def test_a_data_file_has_statistics(tmp_path: Path) -> None:
+    (file,) = written(made(tmp_path), ROWS)
+    assert file.record_count == 3
+    assert file.null_value_counts[1] == 1
+    assert (file.lower_bounds[1], file.upper_bounds[1]) == (b"k0", b"k1")
+    assert pq.read_metadata(file.file_path).num_rows == 3
+
+
+def test_a_task_without_rows_writes_no_file(tmp_path: Path) -> None:
+    tables = made(tmp_path)
+    assert written(tables, []) == []
+    assert list(tmp_path.rglob("*.parquet")) == []
+
+
+def test_a_folder_that_is_no_folder_fails_the_batch(tmp_path: Path) -> None:
+    tables = made(tmp_path)
+    Path(tables.load().location(), "data").write_text("")
+    with pytest.raises(DeliveryFailed, match="batch 0, partition 0: cannot write data files below"):
+        written(tables, ROWS)
+
+
+def keys_of(follower: SnapshotFollower) -> list[str]:
+    return [orjson.loads(value or b"")["key"] for value in follower.fresh().value]
+
+
+def test_a_reader_gets_each_snapshot_once_and_whole(tables: Tables) -> None:
+    follower = SnapshotFollower(tables.place, "key")
+    assert keys_of(follower) == []
+    driver = tables.started("one", 1)
+    driver.append([*tables.files("a", "b"), *tables.files("c")], marker(0))
+    assert sorted(keys_of(follower)) == ["a", "b", "c"]
+    assert keys_of(follower) == []
+    driver.append(tables.files("d"), marker(1))
+    driver.append(tables.files("e"), marker(2))
+    assert keys_of(follower) == ["d", "e"]
+    late = SnapshotFollower(tables.place, "key")
+    assert sorted(keys_of(late)) == ["a", "b", "c", "d", "e"]
+    assert keys_of(late) == []
+
+
+def test_two_readers_see_a_row_at_the_same_place(tables: Tables) -> None:
+    tables.started("one", 1).append(tables.files("a", "b"), marker(0))
+    first, second = (SnapshotFollower(tables.place, "key").fresh() for _ in range(2))
+    assert (first.partition, first.offset, first.append_ms) == (second.partition, second.offset, second.append_ms)
+
+
+class Rewrite(_OverwriteFiles):
+    """Other files with the same rows, as a compaction makes them; pyiceberg has none of its own."""
+
+    def _summary(self, snapshot_properties: Any = None) -> Summary:
+        return Summary(Operation.REPLACE, **super()._summary(snapshot_properties or {}).additional_properties)
+
+
+def test_a_compaction_shows_no_row_again(tables: Tables) -> None:
+    driver, follower = tables.started("one", 1), SnapshotFollower(tables.place, "key")
+    driver.append(tables.files("a"), marker(0))
+    assert keys_of(follower) == ["a"]
+    transaction = tables.load().transaction()
+    rewrite = Rewrite(Operation.OVERWRITE, transaction, tables.load().io)
+    for task in tables.load().scan().plan_files():
+        rewrite.delete_data_file(task.file)
+    rewrite.append_data_file(tables.files("a")[0])
+    rewrite.commit()
+    transaction.commit_transaction()
+    driver.append(tables.files("b"), marker(1))
+    assert keys_of(follower) == ["b"]
+    assert tables.keys() == ["a", "b"]
+
+
+def test_a_reader_that_missed_a_snapshot_says_so(tables: Tables) -> None:
+    driver, follower = tables.started("one", 1), SnapshotFollower(tables.place, "key")
+    keys_of(follower)
+    for batch in (0, 1):
+        driver.append(tables.files(f"b{batch}"), marker(batch))
+    *older, _ = (snapshot.snapshot_id for snapshot in tables.load().metadata.snapshots)
+    tables.load().maintenance.expire_snapshots().by_ids(older).commit()
+    with pytest.raises(ReadError, match="expired before this reader has read them"):
+        follower.fresh()
+
+
+def test_orphan_files_are_reported_and_not_read(tables: Tables) -> None:
+    orphan = Path(tables.files("dead")[0].file_path)
+    tables.started("one", 1).append(tables.files("a"), marker(0))
+    follower = SnapshotFollower(tables.place, "key")
+    assert keys_of(follower) == ["a"]
+    assert follower.leftovers() == [f"orphan file {orphan.name}"]

@@ -1,0 +1,230 @@
+"""What a start of the Iceberg sink checks, and what it finds in a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from iceberg_tables import EXACTLY_ONCE, SCHEMA, Tables, marker
+from oncebench_iceberg.catalog import Place
+from oncebench_iceberg.columns import iceberg_schema, unsuitable
+from oncebench_iceberg.job import IcebergTable
+from oncebench_iceberg.marker import Keys, effective, marks_of
+from pyiceberg.schema import Schema
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.update.snapshot import ExpireSnapshots
+from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, TruncateTransform
+from pyiceberg.types import LongType, NestedField, StringType
+from pyspark.sql import types as t
+
+from oncebench.delivery.contract import WHOLE_BATCH
+from oncebench.delivery.errors import RefusedStart
+
+KEYS = Keys("job")
+
+
+def refused(tables: Tables, match: str, schema: t.StructType = SCHEMA) -> None:
+    before = tables.load().metadata
+    with pytest.raises(RefusedStart, match=match):
+        tables.sink(schema=schema).start(EXACTLY_ONCE, 1, [])
+    assert tables.load().metadata == before
+
+
+def two_batches(tables: Tables) -> list[int]:
+    """Ids of the snapshots: the start's, and each batch's."""
+    driver = tables.started("one", 1)
+    for batch in (0, 1):
+        driver.append(tables.files(f"b{batch}"), marker(batch))
+    return [snapshot.snapshot_id for snapshot in tables.load().metadata.snapshots]
+
+
+def roll_back(tables: Tables, snapshot: int) -> None:
+    tables.load().manage_snapshots().rollback_to_snapshot(snapshot).commit()
+
+
+def expire(tables: Tables, *snapshots: int) -> None:
+    expiry: ExpireSnapshots = tables.load().maintenance.expire_snapshots()
+    expiry.by_ids(list(snapshots)).commit()
+
+
+def newest(tables: Tables) -> int | None:
+    found = effective(tables.load().metadata, KEYS)
+    return None if found is None else found.batch
+
+
+def test_a_start_makes_a_missing_table(tmp_path: Path) -> None:
+    tables = Tables(Place(tmp_path / "new" / "warehouse", "a.b.rows"))
+    sink = tables.sink()
+    assert sink.identity() == {}
+    assert sink.holder() is None
+    assert not tables.place.warehouse.exists()
+    sink.start(EXACTLY_ONCE, 1, [])
+    assert sink.identity() == {"table": str(tables.load().metadata.table_uuid)}
+    assert sink.newest_batch() == -1
+    sink.close()
+
+
+def test_a_table_made_again_has_another_identity(tables: Tables) -> None:
+    sink = tables.sink()
+    before = sink.identity()
+    tables.catalog()._catalog().drop_table(tables.place.table)
+    tables.make()
+    assert sink.identity() != before
+
+
+def test_a_start_finds_the_newest_batch_and_its_driver(tables: Tables) -> None:
+    two_batches(tables)
+    sink = tables.sink("two")
+    holder = sink.holder()
+    assert holder is not None
+    assert (holder.writers, holder.generation, holder.batch) == ({"one"}, 1, 1)
+    sink.start(EXACTLY_ONCE, 2, [])
+    assert sink.marks() == {WHOLE_BATCH: marker(1).mark()}
+
+
+def test_a_marker_outlives_all_snapshots_before_the_newest(tables: Tables) -> None:
+    snapshots = two_batches(tables)
+    tables.started("two", 2)
+    expire(tables, *snapshots)
+    assert len(tables.load().metadata.snapshots) == 1
+    assert newest(tables) == 1
+
+
+def test_a_rolled_back_table_lacks_its_newest_batch(tables: Tables) -> None:
+    start, first, _ = two_batches(tables)
+    roll_back(tables, first)
+    assert newest(tables) == 0
+    roll_back(tables, start)
+    assert newest(tables) is None
+
+
+def test_another_writer_after_a_rollback_hides_nothing(tables: Tables) -> None:
+    _, first, second = two_batches(tables)
+    roll_back(tables, first)
+    table = tables.load()
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+        append.append_data_file(tables.files("other")[0])
+    expire(tables, second)
+    assert newest(tables) == 0
+
+
+def test_a_table_without_its_branch_lacks_every_batch(tables: Tables) -> None:
+    two_batches(tables)
+    with tables.load().manage_snapshots() as update:
+        update._remove_ref_snapshot(MAIN_BRANCH)
+    assert newest(tables) is None
+
+
+def test_a_batch_after_an_accepted_rollback_is_taken(tables: Tables) -> None:
+    _, first, _ = two_batches(tables)
+    roll_back(tables, first)
+    tables.started("two", 2).append(tables.files("again"), marker(1, "two"))
+    assert newest(tables) == 1
+    assert tables.keys() == ["again", "b0"]
+
+
+def test_a_deleted_property_is_read_from_the_summary(tables: Tables) -> None:
+    two_batches(tables)
+    tables.load().transaction().remove_properties(KEYS.marker).commit_transaction()
+    assert newest(tables) == 1
+
+
+def test_a_claim_counts_as_the_newest_batch(tables: Tables) -> None:
+    tables.started("one", 1).claim(5)
+    found = marks_of(tables.load().metadata, KEYS)[WHOLE_BATCH]
+    assert (found.batch, found.driver) == (5, "one")
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("oncebench.marker.job", "{}"),
+        ("oncebench.marker.job", "no JSON"),
+        ("oncebench.claim.job", '{"batch": "x", "driver": ""}'),
+        ("oncebench.driver.job", '{"generation": null}'),
+    ],
+)
+def test_a_changed_property_is_refused_by_name(tables: Tables, key: str, text: str) -> None:
+    tables.properties(**{key: text})
+    with pytest.raises(RefusedStart, match=f"the table property {key} is not as this sink wrote it"):
+        tables.sink().holder()
+
+
+@pytest.mark.parametrize(
+    ("schema", "match"),
+    [
+        (t.StructType([*SCHEMA.fields, t.StructField("x", t.DateType())]), "column 'x' is missing and must be 'date32"),
+        (t.StructType([SCHEMA["key"], t.StructField("n", t.StringType())]), "column 'n' is 'int64' and must be 'str"),
+        (t.StructType([SCHEMA["key"]]), "column 'n' is not a column of the rows"),
+    ],
+)
+def test_other_columns_are_refused_by_name(tables: Tables, schema: t.StructType, match: str) -> None:
+    refused(tables, match, schema)
+
+
+def test_a_required_column_is_refused(tmp_path: Path) -> None:
+    tables = Tables(Place(tmp_path, "shop.orders"))
+    fields = (NestedField(1, "key", StringType(), required=True), NestedField(2, "n", LongType()))
+    tables.catalog().make(Schema(*fields))
+    refused(tables, "column 'key' is required, and the query's column may be null")
+
+
+@pytest.mark.parametrize("kind", [t.YearMonthIntervalType(), t.CalendarIntervalType(), t.VariantType()])
+def test_a_type_without_a_form_in_iceberg_is_refused(kind: t.DataType) -> None:
+    with pytest.raises(RefusedStart, match="column 'x' is .*, which Iceberg's format version 2 has no type for"):
+        iceberg_schema(t.StructType([t.StructField("x", kind)]))
+
+
+def partitioned(tmp_path: Path, **transforms: Any) -> Tables:
+    tables = Tables(Place(tmp_path, "shop.orders"))
+    kinds = [t.StructField("key", t.StringType()), t.StructField("at", t.TimestampType())]
+    table = tables.catalog().make(iceberg_schema(t.StructType(kinds)))
+    with table.update_spec() as update:
+        for name, transform in transforms.items():
+            update.add_field(name, transform)
+    return tables
+
+
+@pytest.mark.parametrize("transform", [IdentityTransform(), BucketTransform(4), DayTransform()])
+def test_identity_bucket_and_day_are_accepted(tmp_path: Path, transform: Any) -> None:
+    tables = partitioned(tmp_path, at=transform)
+    assert unsuitable(tables.load().metadata) is None
+
+
+def test_another_partitioning_is_refused(tmp_path: Path) -> None:
+    tables = partitioned(tmp_path, key=TruncateTransform(2))
+    assert "knows identity, bucket and day only" in str(unsuitable(tables.load().metadata))
+
+
+@pytest.mark.parametrize(("name", "value"), [("format-version", "1"), ("write.format.default", "orc")])
+def test_another_format_is_refused(tmp_path: Path, name: str, value: str) -> None:
+    tables = Tables(Place(tmp_path, "shop.orders"))
+    catalog = tables.catalog()._catalog()
+    catalog.create_namespace("shop")
+    catalog.create_table(tables.place.table, iceberg_schema(SCHEMA), properties={name: value})
+    refused(tables, name.replace("-", " ") if name == "format-version" else name)
+
+
+def test_a_damaged_catalog_is_refused(tables: Tables) -> None:
+    tables.place.file.write_bytes(b"no database" * 100)
+    with pytest.raises(RefusedStart, match="file is not a database"):
+        tables.sink().identity()
+
+
+def test_lost_metadata_is_refused(tables: Tables) -> None:
+    Path(tables.load().metadata_location).unlink()
+    with pytest.raises(RefusedStart, match=r"shop\.orders .* cannot be used: .*No such file"):
+        tables.sink().identity()
+
+
+@pytest.mark.parametrize("output", ["s3://bucket/shop.orders", "/data/warehouse", "/data/.orders"])
+def test_a_place_that_is_no_table_is_refused(output: str) -> None:
+    with pytest.raises(RefusedStart, match=r"/data/warehouse/shop\.orders"):
+        Place.of({"output": output})
+
+
+def test_a_job_names_warehouse_and_table() -> None:
+    sink = IcebergTable("/data/warehouse", "shop.orders", sink_id="job")
+    assert Place.of({"output": sink.output, **sink.more}) == Place(Path("/data/warehouse"), "shop.orders")
+    assert sink.kind == "iceberg"
