@@ -23,6 +23,7 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile
@@ -113,8 +114,7 @@ class Commits:
                 if found is not None or (tried and _has(step, table.metadata)):
                     return self._note(step, table.metadata)
                 self._stop_unless_ours(table.metadata)
-                self._try_once(step, table, tried)
-                return self._note(step, table.metadata)
+                return self._note(step, self._try_once(step, table, tried))
             except CommitFailedException:
                 pass
             except NO_TABLE:
@@ -127,9 +127,10 @@ class Commits:
                 raise Unanswered(last)
             time.sleep(PAUSE_S * (1 + random.random()))
 
-    def _try_once(self, step: _Step, table: Table, tried: set[int]) -> None:
-        """Stages a commit on this state of the table and commits it, without pyiceberg's own repetition."""
-        transaction = Transaction(table)
+    def _try_once(self, step: _Step, table: Table, tried: set[int]) -> TableMetadata:
+        """Commits on this state of the table, without pyiceberg's own repetition; returns the new state."""
+        staging = _small(table)
+        transaction = Transaction(staging)
         producer = None
         properties = dict(step.properties)
         if step.files is not None:
@@ -148,11 +149,12 @@ class Commits:
         step.written = properties
         tried.add(0 if producer is None else producer.snapshot_id)
         try:
-            table._do_commit(transaction._updates, (*transaction._requirements, *_requirements(table.metadata)))
+            staging._do_commit(transaction._updates, (*transaction._requirements, *_requirements(table.metadata)))
         except CommitFailedException:
             if producer is not None:
                 producer._clean_all_uncommitted()
             raise
+        return cast("TableMetadata", staging.metadata)
 
     def _note(self, step: _Step, table: TableMetadata) -> TableMetadata:
         self._seen |= step.written
@@ -202,6 +204,18 @@ class _Step:
     files: Sequence[DataFile] | None
     marker: Marker | None = None
     written: dict[str, str] = field(default_factory=dict)
+
+
+def _small(table: Table) -> Table:
+    """Returns a table with the newest snapshot only, to stage a commit on.
+
+    While pyiceberg stages a snapshot, it copies the whole metadata 14 times, with every snapshot. The catalog applies
+    the staged commit to the whole metadata.
+    """
+    newest = table.metadata.current_snapshot()
+    small = {"snapshots": [] if newest is None else [newest], "snapshot_log": []}
+    metadata = table.metadata.model_copy(update=small)
+    return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog, table.config)
 
 
 def _has(step: _Step, table: TableMetadata) -> bool:

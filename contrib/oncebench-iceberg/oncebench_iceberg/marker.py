@@ -8,8 +8,10 @@ the ancestors of the newest snapshot.
     oncebench.marker.SINK_ID = {"batch": 7, "rows": 100, "digest": "..", "driver": "..", "snapshot": 1, "sequence": 9}
     oncebench.claim.SINK_ID = {"batch": 7, "driver": ".."}
 
-Promise: a batch that the table has lost by a rollback has no marker. What can go wrong: after the rollback others write,
-and every snapshot from before expires. Then nothing shows the rollback, and the batch counts as there.
+Promise: a batch that the table has lost by a rollback has no marker.
+
+What can go wrong: after the rollback others write, and every snapshot from before expires. Then nothing shows the
+rollback, and the batch counts as there.
 """
 
 from __future__ import annotations

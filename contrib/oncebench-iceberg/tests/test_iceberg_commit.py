@@ -6,12 +6,14 @@ import sqlite3
 from typing import Any
 
 import pytest
-from iceberg_tables import Tables, marker
+from iceberg_tables import EXACTLY_ONCE, Tables, marker
 from oncebench_iceberg import commit
+from oncebench_iceberg.broken import RetriedAppend
 from oncebench_iceberg.commit import Commits, Unanswered
 from oncebench_iceberg.marker import Keys
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
-from pyiceberg.table import Table, Transaction
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import LongType
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
@@ -48,11 +50,11 @@ class StopsBeforeCommit(Commits):
 
     meanwhile: Any = None
 
-    def _try_once(self, step: Any, table: Table, tried: set[int]) -> None:
+    def _try_once(self, step: Any, table: Table, tried: set[int]) -> TableMetadata:
         meanwhile, self.meanwhile = self.meanwhile, None
         if meanwhile is not None:
             meanwhile()
-        super()._try_once(step, table, tried)
+        return super()._try_once(step, table, tried)
 
 
 @pytest.mark.parametrize("appends", [True, False])
@@ -80,25 +82,39 @@ def test_a_claim_of_a_stopped_driver_is_refused(tables: Tables) -> None:
     assert "oncebench.claim.job" not in tables.properties()
 
 
-def test_an_append_of_pyiceberg_doubles_rows_behind_a_successor(tables: Tables) -> None:
-    tables.make()
-    staged = Transaction(tables.load())
-    with staged.update_snapshot().fast_append() as append:
-        append.append_data_file(tables.files("a")[0])
+def broken(tables: Tables) -> RetriedAppend:
+    """The broken twin, stopped when its commit is staged, and overtaken by a successor with the same batch."""
+    sink = RetriedAppend(tables.place, "job", 2, "one")
+    sink.start(EXACTLY_ONCE, 1, [])
+    sink.stage_commit(tables.files("a"), marker(0))
     tables.started("two", 2).append(tables.files("a"), marker(0, "two"))
-    staged.commit_transaction()
+    return sink
+
+
+def test_pyicebergs_own_repetition_doubles_rows(tables: Tables) -> None:
+    broken(tables).commit_staged()
     assert tables.keys() == ["a", "a"]
 
 
-def test_without_retries_pyiceberg_refuses_that_append(tables: Tables) -> None:
+def test_without_retries_pyiceberg_doubles_nothing(tables: Tables) -> None:
     tables.properties(**{"commit.retry.num-retries": "0"})
-    staged = Transaction(tables.load())
-    with staged.update_snapshot().fast_append() as append:
-        append.append_data_file(tables.files("a")[0])
-    tables.started("two", 2).append(tables.files("a"), marker(0, "two"))
+    sink = broken(tables)
     with pytest.raises(CommitFailedException):
-        staged.commit_transaction()
+        sink.commit_staged()
     assert tables.keys() == ["a"]
+
+
+def test_a_tag_and_merged_manifests_stop_nothing(tables: Tables) -> None:
+    tables.properties(**{"commit.manifest-merge.enabled": "true", "commit.manifest.min-count-to-merge": "2"})
+    driver = tables.started("one", 1)
+    for batch in range(4):
+        driver.append(tables.files(f"b{batch}"), marker(batch))
+        table = tables.load()
+        newest = table.current_snapshot()
+        assert newest is not None
+        table.manage_snapshots().create_tag(newest.snapshot_id, f"t{batch}").commit()
+    assert tables.keys() == ["b0", "b1", "b2", "b3"]
+    assert len(tables.load().metadata.snapshots) == 5
 
 
 def test_another_writer_in_between_stops_nothing(tables: Tables) -> None:
@@ -166,7 +182,7 @@ def test_a_catalog_that_stays_locked_ends_the_commit(tables: Tables, monkeypatch
 
 def test_an_older_generation_is_refused(tables: Tables) -> None:
     tables.started("two", 2)
-    with pytest.raises(RefusedStart, match="has seen generation 2 .* this start is generation 1"):
+    with pytest.raises(RefusedStart, match=r"has seen generation 2 .* this start is generation 1"):
         tables.started("one", 1)
 
 

@@ -172,7 +172,7 @@ def test_a_required_column_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [t.YearMonthIntervalType(), t.CalendarIntervalType(), t.VariantType()])
 def test_a_type_without_a_form_in_iceberg_is_refused(kind: t.DataType) -> None:
-    with pytest.raises(RefusedStart, match="column 'x' is .*, which Iceberg's format version 2 has no type for"):
+    with pytest.raises(RefusedStart, match=r"column 'x' is .*, which Iceberg's format version 2 has no type for"):
         iceberg_schema(t.StructType([t.StructField("x", kind)]))
 
 
