@@ -1,4 +1,4 @@
-"""Commits of one driver to a table, each fenced: a driver that another one has overtaken commits nothing.
+"""Commits to a table, each fenced: a driver that was overtaken commits nothing.
 
 pyiceberg repeats a failed append by itself, on the newest snapshot and without a check. A stopped driver that continues
 would so append behind its successor. Therefore this module stages each commit anew for each try:

@@ -1,4 +1,4 @@
-"""Writes the rows of a task as Parquet data files of a table, and describes them for the driver.
+"""Writes the rows of a task as Parquet data files, and describes them for the driver.
 
 Promise: a file is closed and has statistics per column before its description leaves the task. No reader sees it before
 the driver commits it.

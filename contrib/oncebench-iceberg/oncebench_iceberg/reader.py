@@ -1,4 +1,4 @@
-"""The committed reader: follows the snapshots of a table and returns the rows of the data files that they add.
+"""The committed reader: returns the rows of the data files that each snapshot adds.
 
 Promise: the rows of a snapshot are returned together, in the order of the snapshots. The first poll returns the rows of
 the newest snapshot. A poll without a new commit reads one row of the catalog's file.

@@ -11,8 +11,9 @@ import pyarrow as pa
 from oncebench_iceberg.catalog import Catalog, Place
 from oncebench_iceberg.columns import arrow_schema, iceberg_schema
 from oncebench_iceberg.commit import Commits
+from oncebench_iceberg.driver import IcebergSink
 from oncebench_iceberg.marker import Keys, Marker
-from oncebench_iceberg.sink import SUPPORTS, IcebergSink
+from oncebench_iceberg.sink import SUPPORTS
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from iceberg_tables import EXACTLY_ONCE, Tables, marker
 from oncebench_iceberg import commit
-from oncebench_iceberg.broken import RetriedAppend
 from oncebench_iceberg.commit import Commits, Unanswered
 from oncebench_iceberg.marker import Keys
+from oncebench_iceberg.retried import RetriedAppend
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata

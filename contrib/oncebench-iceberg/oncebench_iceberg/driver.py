@@ -1,0 +1,190 @@
+"""The driver's side of the sink: adds the data files of a batch in one snapshot.
+
+* exactly-once, idempotent: the same commit sets the marker of the batch, a table property. A replay that finds the
+  marker writes nothing.
+* at-least-once: each attempt at a batch adds its files.
+* at-most-once: the batch is claimed in the journal and in a table property first.
+
+Fencing: see `oncebench_iceberg.commit`. A late driver finds another driver's note and stops.
+
+What can go wrong: the table is rolled back (the start is refused by the missing batch, see `oncebench_iceberg.marker`);
+a driver dies between the tasks and the commit, and data files that no snapshot names stay below the table's location
+until its owner removes orphan files; a power cut loses files that the operating system has not written yet.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyiceberg.schema import Schema
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from oncebench.delivery import digest
+from oncebench.delivery.contract import Holder, Mark, Sink, SinkSettings, Support
+from oncebench.delivery.errors import DeliveryFailed, RefusedStart
+from oncebench.delivery.failures.cause import UNLESS_THERE, failure, not_claimed, permanent, transient
+from oncebench_iceberg.catalog import CATALOG_ERRORS, NO_TABLE, Catalog, Place, cause_of, first_line, unusable
+from oncebench_iceberg.columns import difference, iceberg_schema, unsuitable
+from oncebench_iceberg.commit import LIMIT_S, Commits, Unanswered
+from oncebench_iceberg.files import WarmUp, stage
+from oncebench_iceberg.marker import Keys, Marker, holder_of, marks_of
+
+_GONE = permanent(
+    "it was there when this driver started", "Restore it, or take a new checkpoint and sink_id with a new table"
+)
+_UNANSWERED = transient(f"tried for {LIMIT_S:g} s", restart=UNLESS_THERE)
+_MEND = (
+    "No row was read or written. Restore the catalog's file and the table's newest metadata, or take a new checkpoint, "
+    "sink_id and output."
+)
+
+
+@dataclass(frozen=True)
+class Append:
+    """Writes a batch as data files and adds them to the table in one snapshot.
+
+    Attributes:
+        commits: of this driver.
+        marked: whether the same commit sets the marker of the batch.
+    """
+
+    commits: Commits
+    marked: bool
+
+    def write_batch(self, rows: DataFrame, batch: int) -> dict[str, float]:
+        """See `BatchWriter.write_batch`. A batch without rows makes no snapshot."""
+        started = time.perf_counter()
+        staged = stage(rows, batch, self.commits.table)
+        staged_s = time.perf_counter()
+        if staged.rows:
+            marker = Marker(batch, staged.rows, digest.to_text(staged.digest), self.commits.driver)
+            what = f"batch {batch} could not be added to the Iceberg table {self.commits.catalog.place}"
+            try:
+                self.commits.append(staged.files, marker if self.marked else None)
+            except CATALOG_ERRORS as error:
+                cause = _GONE if isinstance(error, NO_TABLE) else cause_of(error)
+                raise failure(cause, f"{what}: {first_line(error)}") from error
+            except Unanswered as error:
+                raise failure(_UNANSWERED, f"{what}: {error}") from error
+        return {"write": (staged_s - started) * 1000, "snapshot": (time.perf_counter() - staged_s) * 1000}
+
+
+class IcebergSink(Sink):
+    """Writes rows to an Iceberg table, one snapshot per batch.
+
+    Args:
+        place: of the table; a start makes a table that is missing.
+        sink_id: names this sink's properties in the table.
+        partitions: tasks per batch.
+        driver: random name of this start.
+    """
+
+    def __init__(self, place: Place, sink_id: str, partitions: int, driver: str) -> None:
+        self.partitions = partitions
+        self._catalog, self._keys, self._driver = Catalog(place), Keys(sink_id), driver
+        self._commits: Commits | None = None
+        self._wanted: Schema | None = None
+        self._marks: dict[int, Mark] = {}
+
+    def check_schema(self, schema: StructType) -> None:
+        """See `Sink.check_schema`; `start` compares the columns with an existing table's."""
+        self._wanted = iceberg_schema(schema)
+
+    def identity(self) -> Mapping[str, str]:
+        """See `Sink.identity`: the UUID that the table got when it was made."""
+        with unusable(RefusedStart, self._catalog.place, _MEND):
+            table = self._catalog.find()
+            return {} if table is None else {"table": str(table.metadata.table_uuid)}
+
+    def holder(self) -> Holder | None:
+        """See `Sink.holder`."""
+        with unusable(RefusedStart, self._catalog.place, _MEND):
+            table = self._catalog.find()
+            return None if table is None else holder_of(table.metadata, self._keys)
+
+    def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, object]]) -> None:
+        """See `Sink.start`: makes or checks the table, and notes this driver by a snapshot without rows."""
+        del support, decided
+        place = self._catalog.place
+        with unusable(RefusedStart, place, _MEND):
+            table = self._catalog.find()
+            if table is None and self._wanted is not None:
+                table = self._catalog.make(self._wanted)
+            if table is None:
+                raise RefusedStart(f"there is no Iceberg table {place}. Make it, or name another one.")
+            wrong = unsuitable(table.metadata)
+            if wrong is None and self._wanted is not None:
+                wrong = difference(table.metadata, self._wanted)
+            if wrong is not None:
+                raise RefusedStart(
+                    f"the Iceberg table {place} does not fit: {wrong}. Nothing was written. Change the table or the "
+                    "query, or name another table; a job that has run needs a new checkpoint and sink_id with it."
+                )
+            _refuse_read_only(table.location())
+            commits = Commits(self._catalog, self._keys, self._driver, generation)
+            try:
+                self._marks = marks_of(commits.take(), self._keys)
+            except Unanswered as error:
+                raise DeliveryFailed(
+                    f"the Iceberg table {place} took no commit of the start within {LIMIT_S:g} s: {error}. No row was "
+                    "read or written. Look for another program that holds the catalog's file, then start again."
+                ) from error
+        self._commits = commits
+
+    def warm_up_writer(self) -> WarmUp:
+        return WarmUp()
+
+    def claim(self, batch: int) -> None:
+        """See `Sink.claim`: the claim is a table property."""
+        where = f"in the Iceberg table {self._catalog.place}"
+        try:
+            self._started.claim(batch)
+        except CATALOG_ERRORS as error:
+            cause = _GONE if isinstance(error, NO_TABLE) else cause_of(error)
+            raise not_claimed(cause, f"{where}: {first_line(error)}", batch) from error
+        except Unanswered as error:
+            raise not_claimed(_UNANSWERED, f"{where}: {error}", batch) from error
+
+    def unacknowledged_writer(self) -> Append:
+        return Append(self._started, marked=False)
+
+    def acknowledged_writer(self) -> Append:
+        return Append(self._started, marked=False)
+
+    def idempotent_writer(self) -> Append:
+        return Append(self._started, marked=True)
+
+    def marks(self) -> Mapping[int, Mark]:
+        """See `Sink.marks`."""
+        return self._marks
+
+    def close(self) -> None:
+        """Closes the catalog's file."""
+        self._catalog.close()
+
+    @property
+    def _started(self) -> Commits:
+        assert self._commits is not None, "start() comes first"
+        return self._commits
+
+
+def _refuse_read_only(location: str) -> None:
+    """Raises if this user may not write below a table's location."""
+    folder = Path(location.removeprefix("file://"))
+    while not folder.is_dir() and folder != folder.parent:
+        folder = folder.parent
+    if not os.access(folder, os.W_OK):
+        raise RefusedStart(
+            f"the folder {folder} of the Iceberg table cannot be written. Nothing was written. Give this user the "
+            "right to write there, and mount the disk for writing; then start again."
+        )
+
+
+def open_sink(settings: SinkSettings) -> IcebergSink:
+    """Returns the sink of a job's settings."""
+    return IcebergSink(Place.of(settings.output), settings.sink_id, settings.partitions, settings.driver)
