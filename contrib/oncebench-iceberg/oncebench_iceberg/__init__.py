@@ -1,1 +1,1 @@
-"""An Iceberg sink for oncebench: tasks write Parquet files, the driver commits one snapshot per batch."""
+"""An Iceberg sink for oncebench: tasks write files, the driver commits a batch at once."""

@@ -1,4 +1,4 @@
-"""Opens the default catalog: an SQLite file in the warehouse, a folder of a mounted file system.
+"""Opens the default catalog: an SQLite file in the warehouse's folder.
 
 Promise: `find` and `load` change nothing, and make no catalog. `make` makes what is missing.
 
@@ -52,7 +52,7 @@ class Place:
 
     @staticmethod
     def of(output: Mapping[str, Any]) -> Place:
-        """Returns the place of a target, whose `output` is the path of the warehouse and the table's name.
+        """Returns the place of a target: `output` is the warehouse's path with the table's name.
 
         Raises:
             RefusedStart: the path is a URI, or ends with no table.

@@ -59,7 +59,7 @@ def arrow_schema(schema: Schema) -> pa.Schema:
 
 
 def difference(table: TableMetadata, wanted: Schema) -> str | None:
-    """Describes how a table's columns differ from the wanted ones, as a part of a sentence; None if rows fit."""
+    """Describes how a table's columns differ from the wanted ones; None if the rows fit."""
     found = {field.name: field for field in arrow_schema(table.schema())}
     rows = arrow_schema(wanted)
     for field in rows:
@@ -81,7 +81,7 @@ def _text(kind: pa.DataType) -> str:
 
 
 def unsuitable(table: TableMetadata) -> str | None:
-    """Describes what this sink cannot write to or keep track of in a table, with what to do; None if nothing."""
+    """Describes why this sink cannot write to a table; None if it can."""
     if table.format_version != FORMAT_VERSION:
         return f"its format version is {table.format_version}, and must be {FORMAT_VERSION}"
     form = table.properties.get("write.format.default", "parquet")

@@ -72,7 +72,9 @@ class Commits:
     _seen: dict[str, str | None] = field(default_factory=dict)
 
     def take(self) -> TableMetadata:
-        """Notes this driver as the newest one, by a snapshot without rows; returns the table's state.
+        """Notes this driver as the newest one; returns the table's state.
+
+        The note comes with a snapshot without rows.
 
         Raises:
             RefusedStart: a newer generation is noted.
@@ -81,7 +83,8 @@ class Commits:
         note = {self.keys.driver: driver_note(self.driver, self.generation)}
         table = self._commit(_Step(note, files=()))
         self._table = table
-        self._seen = {key: table.properties.get(key) for key in (self.keys.driver, self.keys.marker, self.keys.claim)}
+        # Not the driver's note of `table`: after a lost answer it may be a successor's.
+        self._seen = {**note, **{key: table.properties.get(key) for key in (self.keys.marker, self.keys.claim)}}
         return table
 
     @property
@@ -128,7 +131,7 @@ class Commits:
             time.sleep(PAUSE_S * (1 + random.random()))
 
     def _try_once(self, step: _Step, table: Table, tried: set[int]) -> TableMetadata:
-        """Commits on this state of the table, without pyiceberg's own repetition; returns the new state."""
+        """Commits once on this state of the table; returns the new state."""
         staging = _small(table)
         transaction = Transaction(staging)
         producer = None
@@ -229,7 +232,7 @@ def _form(table: TableMetadata) -> tuple[int, int, str]:
 
 
 def _requirements(table: TableMetadata) -> tuple[TableRequirement, ...]:
-    """Returns what must still hold when the catalog takes the commit: the state that was compared."""
+    """Returns the state that was compared, as what the commit requires."""
     newest = table.current_snapshot()
     return (
         AssertTableUUID(uuid=table.table_uuid),

@@ -108,7 +108,7 @@ class IcebergSink(Sink):
             return None if table is None else holder_of(table.metadata, self._keys)
 
     def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, object]]) -> None:
-        """See `Sink.start`: makes or checks the table, and notes this driver by a snapshot without rows."""
+        """See `Sink.start`: makes or checks the table, and takes the sink_id."""
         del support, decided
         place = self._catalog.place
         with unusable(RefusedStart, place, _MEND):

@@ -72,7 +72,7 @@ def stage(rows: DataFrame, batch: int, table: TableMetadata) -> Staged:
 
 
 def _for_tasks(table: TableMetadata) -> str:
-    """Returns what a task needs of the table. Its snapshots may be thousands, and no task reads them."""
+    """Returns the table without its snapshots: no task reads them, and there may be thousands."""
     small: dict[str, Any] = {"snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}, "statistics": []}
     return str(table.model_copy(update={**small, "current_snapshot_id": None}).model_dump_json())
 

@@ -81,7 +81,7 @@ class Marker:
 
 
 def effective(table: TableMetadata, keys: Keys) -> Marker | None:
-    """Returns the newest batch of a sink_id that the table's newest snapshot contains; None if there is none."""
+    """Returns the newest batch of a sink_id in the newest snapshot; None if there is none."""
     noted = _marker(table.properties.get(keys.marker), keys.marker)
     oldest: Snapshot | None = None
     for snapshot in ancestors_of(table.current_snapshot(), table):
@@ -126,7 +126,7 @@ def holder_of(table: TableMetadata, keys: Keys) -> Holder | None:
 
 
 def marks_of(table: TableMetadata, keys: Keys) -> dict[int, Mark]:
-    """Returns the newest batch of a sink_id, or its newest claim, as the mark of the whole batch."""
+    """Returns the newest batch or claim of a sink_id as the mark of the whole batch."""
     marker = effective(table, keys)
     found = [] if marker is None else [marker.mark()]
     claim = _object(table.properties.get(keys.claim), keys.claim)

@@ -86,7 +86,7 @@ class SnapshotFollower:
         return str(found[0]) if found else ""
 
     def _follow(self, table: Table) -> None:
-        """Takes the new data files of each snapshot since the newest one that was read, oldest first."""
+        """Takes the new data files of each snapshot that was not read, oldest first."""
         self._table, self._location = table, table.metadata_location
         new: list[Snapshot] = []
         newest = table.current_snapshot()

@@ -1,4 +1,4 @@
-"""The driver's side of the broken sink: commits with pyiceberg's own repetition. Not for use.
+"""The broken sink in the driver: commits with pyiceberg's own repetition. Not for use.
 
 It sets the same marker in the same commit, and reads it at the start only. pyiceberg repeats a failed append on the
 newest snapshot, four times by default, and compares nothing in between. So a stopped driver that continues appends its
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Staging:
-    """Writes a batch as data files and stages their commit, which `RetriedAppend.commit_staged` makes."""
+    """Writes a batch as data files and stages their commit."""
 
     sink: RetriedAppend
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -46,7 +47,7 @@ def test_a_stopped_driver_appends_nothing_behind_its_successor(tables: Tables) -
 
 
 class StopsBeforeCommit(Commits):
-    """A driver that is stopped after it has compared the notes, until a successor has done its work."""
+    """A driver that is stopped between its comparison and its commit."""
 
     meanwhile: Any = None
 
@@ -83,7 +84,7 @@ def test_a_claim_of_a_stopped_driver_is_refused(tables: Tables) -> None:
 
 
 def broken(tables: Tables) -> RetriedAppend:
-    """The broken twin, stopped when its commit is staged, and overtaken by a successor with the same batch."""
+    """The broken twin with a staged commit, overtaken by a successor with the same batch."""
     sink = RetriedAppend(tables.place, "job", 2, "one")
     sink.start(EXACTLY_ONCE, 1, [])
     sink.stage_commit(tables.files("a"), marker(0))
@@ -132,8 +133,8 @@ def test_another_writer_in_between_stops_nothing(tables: Tables) -> None:
     assert tables.keys() == ["a", "b", "other"]
 
 
-def lose_answers(catalog: Any, count: int) -> list[int]:
-    """Lets the next commits of a catalog reach the file, and then fail as a lost connection does."""
+def lose_answers(catalog: Any, count: int, meanwhile: Callable[[], Any] = lambda: None) -> list[int]:
+    """Lets the next commits of a catalog reach the file, and then fail."""
     lost: list[int] = []
 
     @event.listens_for(catalog._catalog().engine, "commit")
@@ -141,6 +142,7 @@ def lose_answers(catalog: Any, count: int) -> list[int]:
         if len(lost) < count:
             connection.connection.dbapi_connection.commit()
             lost.append(1)
+            meanwhile()
             raise OperationalError("COMMIT", {}, sqlite3.OperationalError("disk I/O error"))
 
     return lost
@@ -165,6 +167,14 @@ def test_a_start_and_a_claim_survive_a_lost_answer(tables: Tables) -> None:
     driver.append(tables.files("a"), None)
     assert tables.keys() == ["a"]
     assert tables.properties()["oncebench.claim.job"] == '{"batch": 4, "driver": "one"}'
+
+
+def test_a_start_with_a_lost_answer_does_not_stop_its_successor(tables: Tables) -> None:
+    first = Commits(tables.catalog(), Keys("job"), "one", 1)
+    lose_answers(first.catalog, 1, lambda: tables.started("two", 2))
+    first.take()
+    with pytest.raises(AnotherDriver):
+        first.append(tables.files("a"), marker(0))
 
 
 def test_a_catalog_that_stays_locked_ends_the_commit(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:

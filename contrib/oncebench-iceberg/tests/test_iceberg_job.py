@@ -1,4 +1,4 @@
-"""A Spark job of one's own with an Iceberg table: what happens to the table while the job is down."""
+"""A Spark job with an Iceberg table that is changed while the job is down."""
 
 from __future__ import annotations
 
