@@ -43,7 +43,8 @@ from oncebench.delivery.failures.cause import RESTART
 from oncebench_iceberg.catalog import CATALOG_ERRORS, NO_TABLE, Catalog, cause_of, first_line
 from oncebench_iceberg.marker import Keys, Marker, claim_note, driver_note, generation_in
 
-# A commit takes tens of ms, with hundreds of snapshots on a busy machine 300 ms. A compaction may commit in between a few times.
+# A commit takes tens of ms, with hundreds of snapshots on a busy machine 300 ms. A compaction may come in between a few
+# times.
 LIMIT_S = 60.0
 # Other writers finish a commit in this time. A random part keeps two writers from meeting again.
 PAUSE_S = 0.02
