@@ -62,12 +62,12 @@ class Place:
         if is_uri(text):
             raise RefusedStart(
                 f"{text} is a URI, and this sink writes to a folder of a mounted file system only. Give the path of a "
-                "folder that every task can reach, and the table: /data/warehouse/shop.orders."
+                "folder that every task can reach, and the table: /data/warehouse/NAMESPACE.TABLE."
             )
         if "." not in path.name or not all(path.name.split(".")):
             raise RefusedStart(
                 f"{text} does not end with a table and its namespace. Name the warehouse's folder and the table: "
-                "/data/warehouse/shop.orders."
+                "/data/warehouse/NAMESPACE.TABLE."
             )
         return Place(path.parent, path.name)
 

@@ -26,6 +26,8 @@ from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids  # isort: skip
 PARTITIONS = (IdentityTransform, BucketTransform, DayTransform)
 # Version 1 has no sequence numbers, which show that a table was rolled back; pyiceberg 0.12 does not write version 3.
 FORMAT_VERSION = 2
+# The table's property for the format of data files.
+FORM = "write.format.default"
 
 
 def iceberg_schema(schema: StructType) -> Schema:
@@ -84,9 +86,9 @@ def unsuitable(table: TableMetadata) -> str | None:
     """Describes why this sink cannot write to a table; None if it can."""
     if table.format_version != FORMAT_VERSION:
         return f"its format version is {table.format_version}, and must be {FORMAT_VERSION}"
-    form = table.properties.get("write.format.default", "parquet")
+    form = table.properties.get(FORM, "parquet")
     if form.lower() != "parquet":
-        return f"its property write.format.default is {form!r}, and must be 'parquet'"
+        return f"its property {FORM} is {form!r}, and must be 'parquet'"
     for field in table.spec().fields:
         if not isinstance(field.transform, PARTITIONS):
             return (

@@ -187,7 +187,7 @@ class Commits:
         if newest > self.generation:
             raise RefusedStart(
                 f"the Iceberg table {self.catalog.place} has seen generation {newest} of sink_id "
-                f"{self.keys.sink_id!r}, and this start is generation {self.generation} by its journal: the journal is "
+                f"{self.keys.sink_id!r}. This start is generation {self.generation} by its journal: the journal is "
                 "new, older, or another's. Restore the newest journal with its checkpoint, or take a new checkpoint, "
                 "sink_id and output."
             )

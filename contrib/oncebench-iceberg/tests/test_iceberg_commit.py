@@ -192,7 +192,7 @@ def test_a_catalog_that_stays_locked_ends_the_commit(tables: Tables, monkeypatch
 
 def test_an_older_generation_is_refused(tables: Tables) -> None:
     tables.started("two", 2)
-    with pytest.raises(RefusedStart, match=r"has seen generation 2 .* this start is generation 1"):
+    with pytest.raises(RefusedStart, match=r"has seen generation 2 .* This start is generation 1"):
         tables.started("one", 1)
 
 
