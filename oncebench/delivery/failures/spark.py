@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from oncebench.delivery.failures import delta
 from oncebench.delivery.failures.cause import UNKNOWN, Cause, permanent, transient
 from oncebench.delivery.failures.kafka import of_java
+from oncebench.delivery.failures.system import DISK_FAILED
 
 _STATE = (
     "Go back to the code and settings that made the state, or give the new ones a new checkpoint, sink_id and output"
@@ -49,6 +50,12 @@ _JAR = (
 WORKERS_MEMORY = "If the kernel's log says so, give the machine more memory, or the JVM less (spark.driver.memory)"
 
 # py4j's own texts name no cause.
+# Most such errors are the query's own. Their text does not show whether the next try passes.
+OTHER = transient(
+    "no table has it",
+    "Look in the log for the first error and correct its cause; a record that the query cannot take must be rejected "
+    "in the query",
+)
 JVM_ENDED = transient(
     "Spark's JVM has ended",
     "Look for its last errors in the log; after an OutOfMemoryError raise spark.driver.memory in `spark`",
@@ -149,6 +156,7 @@ TEXTS: Mapping[str, Cause] = {
     "No space left on device": transient("a disk is full", f"Make room on {_DISKS}"),
     "java.nio.file.AccessDeniedException": permanent(*_RIGHT),
     "(Permission denied)": permanent(*_RIGHT),
+    "Input/output error": DISK_FAILED,
     "(Read-only file system)": permanent("the file system is mounted read-only", "Mount it for writing"),
     "Checksum error: file:": transient("a file of the checkpoint is damaged", _AGAIN),
     "Failed to find data source: kafka": permanent(
