@@ -53,12 +53,13 @@ WORKERS_MEMORY = "If the kernel's log says so, give the machine more memory, or 
 # Most such errors are the query's own. Their text does not show whether the next try passes.
 OTHER = transient(
     "no table has it",
-    "Look in the log for the first error and correct its cause; a record that the query cannot take must be rejected "
-    "in the query",
+    "Correct the cause of the first error in the log; the query must reject records that it cannot take, also in a "
+    "Python UDF",
 )
 JVM_ENDED = transient(
     "Spark's JVM has ended",
-    "Look for its last errors in the log; after an OutOfMemoryError raise spark.driver.memory in `spark`",
+    "Look for its last errors in the log or, if a SIGKILL has ended it, in dmesg; after an OutOfMemoryError raise "
+    "spark.driver.memory in `spark`",
 )
 
 # By error condition, without the part after the dot.

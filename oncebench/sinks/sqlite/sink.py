@@ -186,11 +186,11 @@ class SqliteSink(Sink):
     def _usable(self) -> Iterator[sqlite3.Connection]:
         """A transaction in the file, with the sink's own tables, which may be an older version's."""
         if not Path(self._path).exists():
-            raise self._without_rows()  # SQLite would make an empty file
+            raise self._without_rows("is not there")  # SQLite would make an empty one
         try:
             with closing(connect(self._path)) as connection, transaction(connection):
                 if not connection.execute("SELECT 1 FROM pragma_table_info('rows')").fetchone():
-                    raise self._without_rows()
+                    raise self._without_rows("has no table rows")
                 for statement in OWN_TABLES:
                     connection.execute(statement)
                 for table in ("drivers", "ledger"):
@@ -217,9 +217,9 @@ class SqliteSink(Sink):
             raise self._unusable(error) from error
         self._marks |= {partition: Mark(batch, 0, None) for partition, batch in batches.items()}
 
-    def _without_rows(self) -> RefusedStart:
+    def _without_rows(self, why: str) -> RefusedStart:
         return RefusedStart(
-            f"{self._path} has no table rows. Restore the file or, in a new job, make the table: sqlite3 {self._path} "
+            f"{self._path} {why}. Correct the path, restore the file or, in a new job, run: sqlite3 {self._path} "
             "'CREATE TABLE rows (COLUMN TYPE, ...)'. Each column of the query must be TEXT, INTEGER, REAL or BLOB."
         )
 

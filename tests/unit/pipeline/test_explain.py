@@ -35,7 +35,7 @@ def test_the_last_line_of_a_dead_query_names_its_cause(told: str, cause: str) ->
 
     words = explain(RuntimeError(told), Ours())  # type: ignore[arg-type]
     assert type(words) is QueryDied
-    assert str(words).startswith(f"{cause}. Look in the log")
+    assert str(words).startswith(f"{cause}. Correct the cause")
 
 
 class Java:
