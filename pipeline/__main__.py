@@ -57,19 +57,26 @@ def _run(arguments: list[str], stopping: Stopping, opened: ExitStack) -> int:
             config = opened.enter_context(own_temporary(config))
             job = Job(opened.enter_context(short_sockets(config)), stopping)
         job.run()
-    except StoppedGently:
-        raise
-    except RefusedStart as error:
+    except Exception as error:
+        if stopping.cut_a_start:
+            return 0
+        return _ended_by(error)
+    return 0
+
+
+def _ended_by(error: Exception) -> int:
+    """Prints why the pipeline has ended; returns its exit code."""
+    if isinstance(error, StoppedGently):
+        return 0
+    if isinstance(error, RefusedStart):
         print(f"refused to start: {error}", file=sys.stderr)
         return NO_RESTART_HELPS
-    except PipelineError as error:
+    if isinstance(error, PipelineError):
         print(f"stopped: {type(error).__name__}: {error}", file=sys.stderr)
         return RESTART_HELPS if error.restart_helps else NO_RESTART_HELPS
-    except Exception as error:
-        logging.getLogger("pipeline").exception("the query died")
-        print(f"stopped: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}", file=sys.stderr)
-        return RESTART_HELPS
-    return 0
+    logging.getLogger("pipeline").error("the query died", exc_info=error)
+    print(f"stopped: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}", file=sys.stderr)
+    return RESTART_HELPS
 
 
 if __name__ == "__main__":

@@ -38,6 +38,8 @@ from oncebench.kafka_access.connection import is_secured, why_refused
 from pipeline.config import PipelineConfig
 
 _log = logging.getLogger(__name__)
+# py4j's whole text if no answer came.
+_UNANSWERED = re.compile(r"An error occurred while calling \S+")
 # A task's own error in the text that Spark passes on.
 _TASK_ERROR = re.compile(r"^oncebench\.delivery\.errors\.(\w+): (.+)$", re.MULTILINE)
 
@@ -51,7 +53,8 @@ def explain(failure: BaseException, journal: Journal) -> PipelineError:
     if isinstance(failure, PipelineError):
         return failure
     try:
-        journal.check_still_ours()
+        with suppress(OSError):  # the disk of the checkpoint may be what has failed
+            journal.check_still_ours()
     except AnotherDriver as other:
         return other
     raised = _TASK_ERROR.findall(str(failure))
@@ -70,11 +73,13 @@ def explain(failure: BaseException, journal: Journal) -> PipelineError:
     if cause is UNKNOWN:  # an outer cause only explains: as a permanent one, a wrong one would stop the job for good
         cause = next((each for each in map(spark.of_text, outer) if each is not UNKNOWN), UNKNOWN)
     reason = "" if cause is UNKNOWN else f" ({cause.reason})"
-    return QueryDied(f"{first}{reason}. {cause.remedy or 'Mend the cause; the log has details'}. {REPEATED}")
+    return QueryDied(f"{first}{reason}. {cause.remedy or spark.OTHER.remedy}. {REPEATED}")
 
 
 def _jvm_has_ended(failure: BaseException) -> bool:
-    """Whether py4j could not reach the JVM. The JVM ends by itself when a task has no memory left."""
+    """Whether py4j could not reach the JVM, or got no answer. The JVM ends by itself when a task has no memory left."""
+    if type(failure) is Py4JError and _UNANSWERED.fullmatch(str(failure)):
+        return True
     frames = traceback.extract_tb(failure.__traceback__)
     unreached = isinstance(failure, (Py4JNetworkError, ConnectionError))
     return unreached and bool(frames) and "py4j" in Path(frames[-1].filename).parts
@@ -83,7 +88,7 @@ def _jvm_has_ended(failure: BaseException) -> bool:
 def advised(
     error: PipelineError, config: PipelineConfig, journal: Journal, look: Callable[[], str | None]
 ) -> PipelineError:
-    """Returns the error of a running query with what helps the batch at hand.
+    """Returns the error of a running query with what helps the batch at hand, if the checkpoint can be read.
 
     A Kafka client whose login is refused only reports that rows or answers are late: its error becomes permanent here.
 
@@ -92,6 +97,14 @@ def advised(
     """
     if isinstance(error, (AnotherDriver, RefusedStart, StoppedGently)):
         return error
+    with suppress(OSError):
+        return _advised(error, config, journal, look)
+    return error
+
+
+def _advised(
+    error: PipelineError, config: PipelineConfig, journal: Journal, look: Callable[[], str | None]
+) -> PipelineError:
     batch = open_batch(config.checkpoint)
     sentences = [_by_guarantee(error, config, journal, batch)]
     refused = _refused_access(config) if error.restart_helps else None
@@ -110,13 +123,13 @@ def advised(
         sentences.append(_longer(config, batch, journal))
     elif any(remedy in str(error) for remedy in (spark.MEMORY, spark.WORKERS_MEMORY)):
         sentences.append(_planned(config, batch))
-    elif not error.restart_helps or dropped(batch) in sentences[0]:
+    elif not error.restart_helps or dropped(batch) in sentences[0] or spark.OTHER.remedy in sentences[0]:
         sentences.append(_input(config, batch, isinstance(error, RecordTooLarge)))
     if error.restart_helps and died >= deaths.SUSPICIOUS:
         sentences.append(
             f"Batch {batch} has died {died} times by this error, so a restart alone does not seem to help."
         )
-        sentences.append(_input(config, batch))
+        sentences += [] if spark.OTHER.remedy in sentences[0] else [_input(config, batch)]
     return type(error)(" ".join(filter(None, sentences)))
 
 
@@ -175,7 +188,7 @@ def _input(config: PipelineConfig, batch: int, with_largest: bool = False) -> st
         ranges = planned_range(config.checkpoint, batch, config.input_topic)
         listed = ", ".join(f"partition {p} offsets {first} to {end - 1}" for p, (first, end) in sorted(ranges.items())
                            if first < end)  # fmt: skip
-        text = f"Batch {batch} reads {config.input_topic}: {listed}."
+        text = f"Batch {batch} reads {config.input_topic}: {listed or 'no record'}."
         largest = largest_record(config.kafka_client, config.input_topic, ranges) if with_largest else None
         if largest is not None:
             where = f"partition {largest.partition} offset {largest.offset}"

@@ -39,7 +39,7 @@ TABLES: Mapping[str, Mapping[Any, Cause]] = {
     "Delta, condition": delta.CONDITIONS,
     "Spark, condition": spark.CONDITIONS,
     "Spark, text": spark.TEXTS,
-    "Spark,": {"no text": spark.JVM_ENDED},
+    "Spark,": {"no text": spark.JVM_ENDED, "any other text": spark.OTHER},
     "operating system, errno": system.ERRNOS,
     "SQLite, code": sqlite.CODES,
 }
@@ -58,6 +58,9 @@ HEAD = f"""# Every message with which a pipeline can end
 Search this page for words of your message that are no names and no numbers. Words in braces stand for values. Each line
 begins with the file or the table that has the message, and with the kind of error. A line of a table begins with the
 reason. In the pipeline's message, the server's own words come first, and the reason follows in brackets.
+
+The exit codes are those of `python -m pipeline`. A job with `deliver()` ends by a Python exception, and so with
+exit code 1. It can catch the error, whose `restart_helps` has the difference ([your_own_job.md](your_own_job.md)).
 
 Exit code 0 has no message: the pipeline has stopped as asked. An error that is not on this page ends with exit code 1.
 Its message is `stopped: `, the error's name and its first line.

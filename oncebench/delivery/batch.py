@@ -45,8 +45,8 @@ def check_columns(schema: StructType) -> None:
     """
     if not data_columns(schema):
         raise RefusedStart(
-            "the query has no columns for the sink, so there is nothing to write. Select at least one column besides "
-            f"{quarantine.COLUMN!r}, which marks rejected records."
+            "the query has no columns for the sink, so there is nothing to write. Select the columns that the sink "
+            f"stores, besides {quarantine.COLUMN!r}, which marks rejected records."
         )
     seen: dict[str, str] = {}
     for name in schema.names:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.failures.paths import at
+from oncebench.delivery.failures.system import not_now, passes
 
 # Errors that another attempt in the same place would meet again.
 _WRONG_PLACE = frozenset(
@@ -58,17 +59,23 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def refuse_wrong_place(setting: str, folder: Path) -> Iterator[None]:
-    """Converts errors of a path that cannot hold a folder with files to RefusedStart.
+    """Names the path and the reason of an error in a folder with files.
 
     Args:
         setting: what names the folder.
         folder: of the files that are made.
+
+    Raises:
+        RefusedStart: no files can be made there.
+        DeliveryFailed: the disk is full or fails, so a later attempt may pass.
     """
     try:
         yield
     except OSError as error:
+        if passes(error):
+            raise not_now(error, f"{setting} {folder} cannot be used", folder) from error
         if error.errno not in _WRONG_PLACE:
-            raise  # a full disk, for example: a later attempt may pass
+            raise
         raise RefusedStart(
             f"{setting} is {str(folder)!r}, and no file can be made there: {error.strerror}{at(error, folder)}. "
             "Make it a folder that this user can write or, in a new job, take another one. Its file system must have "

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.failures.system import not_now, passes
 
 
 def offsets_of(offset: Any, topic: str) -> dict[str, int]:
@@ -129,10 +130,17 @@ def newest_batch(checkpoint: Path) -> int | None:
 
 @contextmanager
 def _refuse_damaged(entry: Path) -> Iterator[None]:
-    """Converts errors while reading one of Spark's entries to RefusedStart."""
+    """Names an entry of Spark's that cannot be read.
+
+    Raises:
+        RefusedStart: it is damaged.
+        DeliveryFailed: the disk fails. The entry need not be damaged.
+    """
     try:
         yield
     except (ValueError, LookupError, OSError) as error:  # torn, empty or missing
+        if isinstance(error, OSError) and passes(error):
+            raise not_now(error, f"{entry} in Spark's offset log cannot be read", entry) from error
         raise RefusedStart(
             f"{entry} in Spark's offset log can't be read ({error}): the checkpoint is damaged. Restore all of it, "
             "with its journal, as they were just before the damage; without such a copy, take a new checkpoint, "

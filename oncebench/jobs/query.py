@@ -91,7 +91,7 @@ def deliver(
     """
     watch = watch_of(sink.kind, sink.sink_id)
     with watch.counted_failures():
-        return _writer(rows, sink, guarantee, Path(checkpoint), variant, quarantine, on_lost, accept_gap, watch)
+        return _writer(rows, sink, guarantee, _folder(checkpoint), variant, quarantine, on_lost, accept_gap, watch)
 
 
 def _writer(
@@ -187,6 +187,16 @@ def _guarded(batches: Batches, target: Target, tasks: int, watch: Watch) -> Each
     return each_batch
 
 
+def _folder(checkpoint: str | Path) -> Path:
+    if is_uri(str(checkpoint)):  # a Path would no longer have both slashes
+        raise RefusedStart(
+            f"checkpoint is {str(checkpoint)!r}, a URI. The journal needs a folder in a mounted file system with hard "
+            "links and fsync; HDFS and object stores are not supported. Give the path of such a folder, for example "
+            "/data/checkpoint."
+        )
+    return Path(checkpoint)
+
+
 def _target(sink: JobSink, guarantee: str, variant: str | None, checkpoint: Path) -> Target:
     kind = find_kind(sink.kind)
     if kind.missing:
@@ -196,12 +206,6 @@ def _target(sink: JobSink, guarantee: str, variant: str | None, checkpoint: Path
         raise RefusedStart("native is Spark's own sink, without a mark of ours. Use rows.writeStream.format(...).")
     if not _SINK_ID.fullmatch(sink.sink_id):
         raise RefusedStart(f"sink_id is {sink.sink_id!r}, and must be letters, digits, `.`, `_` and `-`.")
-    if is_uri(str(checkpoint)):
-        raise RefusedStart(
-            f"checkpoint is {str(checkpoint)!r}, a URI. The journal needs a folder in a mounted file system with hard "
-            "links and fsync; HDFS and object stores are not supported. Give the path of such a folder, for example "
-            "/data/checkpoint."
-        )
     return Target(kind, support, sink.sink_id, sink.output, checkpoint.absolute())
 
 

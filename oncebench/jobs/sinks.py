@@ -174,7 +174,7 @@ class SqliteSink:
     """A table `rows` in an SQLite file on the machine that runs all tasks.
 
     Attributes:
-        path: of the file, which must have the tables of `oncebench/sinks/sqlite/sink.py`.
+        path: of the file. It must have the table `rows` with the query's columns; a start makes the sink's own tables.
         sink_id: see the module.
     """
 

@@ -31,12 +31,17 @@ class Stopping(threading.Event):
 
     Args:
         clean: removes files of this process before it is ended in the middle of a call.
+
+    Attributes:
+        cut_a_start: whether a signal has ended the start. What is raised then may be an error of a library that the
+            signal interrupted: py4j takes it for a broken connection.
     """
 
     def __init__(self, clean: Callable[[], None] = lambda: None) -> None:
         super().__init__()
         self._clean = clean
         self._starting = True
+        self.cut_a_start = False
 
     def obey(self) -> None:
         """Receives SIGTERM and SIGINT from now on."""
@@ -51,6 +56,7 @@ class Stopping(threading.Event):
         first = not self.is_set()
         self.set()
         if self._starting and first:
+            self.cut_a_start = True
             threading.Thread(target=self._end_soon, daemon=True).start()
             raise StoppedGently("asked to stop")
 

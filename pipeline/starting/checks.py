@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 from kafka.errors import KafkaError
 
 from oncebench.delivery.contract import Sink
-from oncebench.delivery.errors import PipelineError, RefusedStart
+from oncebench.delivery.errors import DeliveryFailed, PipelineError, RefusedStart
 from oncebench.delivery.journal import Journal
 from oncebench.delivery.starts.gaps import Gaps
 from oncebench.delivery.starts.places import INPUT, Places
@@ -67,7 +67,7 @@ class StartChecks:
             self.check_input()
         except RefusedStart as lost:
             return _of_a_running_job(lost)
-        except (KafkaException, KafkaError):
+        except (KafkaException, KafkaError, DeliveryFailed):  # what the query died of is the cause of these
             return None
         return None
 

@@ -58,7 +58,7 @@ BROKER: Mapping[int, Cause] = {
     ),
     12: permanent(
         "the sink's marker is longer than the broker allows",
-        "Raise offset.metadata.max.bytes in server.properties (its default is 4096), and restart the brokers",
+        "Raise offset.metadata.max.bytes in server.properties to its default, 4096, and restart the brokers",
     ),
     13: transient("a connection broke"),
     14: transient("a coordinator loads its log after a move or restart"),

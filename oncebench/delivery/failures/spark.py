@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from oncebench.delivery.failures import delta
 from oncebench.delivery.failures.cause import UNKNOWN, Cause, permanent, transient
 from oncebench.delivery.failures.kafka import of_java
+from oncebench.delivery.failures.system import DISK_FAILED
 
 _STATE = (
     "Go back to the code and settings that made the state, or give the new ones a new checkpoint, sink_id and output"
@@ -49,9 +50,16 @@ _JAR = (
 WORKERS_MEMORY = "If the kernel's log says so, give the machine more memory, or the JVM less (spark.driver.memory)"
 
 # py4j's own texts name no cause.
+# Most such errors are the query's own. Their text does not show whether the next try passes.
+OTHER = transient(
+    "no table has it",
+    "Correct the cause of the first error in the log; the query must reject records that it cannot take, also in a "
+    "Python UDF",
+)
 JVM_ENDED = transient(
     "Spark's JVM has ended",
-    "Look for its last errors in the log; after an OutOfMemoryError raise spark.driver.memory in `spark`",
+    "Look for its last errors in the log or, if a SIGKILL has ended it, in dmesg; after an OutOfMemoryError raise "
+    "spark.driver.memory in `spark`",
 )
 
 # By error condition, without the part after the dot.
@@ -149,6 +157,7 @@ TEXTS: Mapping[str, Cause] = {
     "No space left on device": transient("a disk is full", f"Make room on {_DISKS}"),
     "java.nio.file.AccessDeniedException": permanent(*_RIGHT),
     "(Permission denied)": permanent(*_RIGHT),
+    "Input/output error": DISK_FAILED,
     "(Read-only file system)": permanent("the file system is mounted read-only", "Mount it for writing"),
     "Checksum error: file:": transient("a file of the checkpoint is damaged", _AGAIN),
     "Failed to find data source: kafka": permanent(

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from oncebench.delivery.failures.cause import UNKNOWN, Cause, permanent, transient
 
 _RIGHT = permanent(
-    "this user may not write the file and its folder, or the disk is read-only",
-    "Grant both rights with chmod or chown, or mount the disk for writing",
+    "this user may not write the file, a file that begins with its name (-wal, -shm, -journal) or its folder, or the "
+    "disk is read-only",
+    "Grant the rights on all of them with chmod or chown, or mount the disk for writing",
 )
 _LOCK = transient("another program or task holds the file's write lock", "End that program, or its transaction")
 _RESTORE = "Restore the file with the checkpoint, from before the damage"
@@ -29,12 +30,14 @@ CODES: Mapping[str, Cause] = {
     ),
     "SQLITE_ERROR": permanent(
         "a table or column is missing, or a trigger failed",
-        "Restore it or, in a new job, name a file with the tables rows, ledger and drivers",
+        "Restore the table or column, or correct the trigger",
     ),
     "SQLITE_FULL": transient("the disk is full", "Make room on the disk"),
     "SQLITE_BUSY": _LOCK,
     "SQLITE_LOCKED": _LOCK,
-    "SQLITE_IOERR": transient("the disk failed, or a limit of this user", "Look at the disk, its quota and ulimit -f"),
+    "SQLITE_IOERR": transient(
+        "the disk failed, or a limit of this user", "Look for the disk in dmesg, at its quota and at ulimit -f"
+    ),
     "SQLITE_CANTOPEN": transient(
         "the file or its folder is gone, or this user may not read it", "Restore it, or correct path and rights"
     ),

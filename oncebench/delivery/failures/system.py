@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping
+from pathlib import Path
 
+from oncebench.delivery.errors import DeliveryFailed
 from oncebench.delivery.failures.cause import UNKNOWN, Cause, permanent, transient
+from oncebench.delivery.failures.paths import at
 
+DISK_FAILED = transient(
+    "the disk or its connection failed", "Look for the disk in dmesg; mend it, or mount its file system anew"
+)
 _FILE = "Move that file away or, in a new job, take another folder"
 ERRNOS: Mapping[int, Cause] = {
     errno.EACCES: permanent(
@@ -32,7 +38,7 @@ ERRNOS: Mapping[int, Cause] = {
     ),
     errno.ENOSPC: transient("the disk is full", "Make room on the disk (see df, and df -i for the number of files)"),
     errno.EDQUOT: transient("the quota is used up", "Raise the quota, or make room"),
-    errno.EIO: transient("the disk or its connection failed", "Look at the disk"),
+    errno.EIO: DISK_FAILED,
     errno.EMFILE: transient("this process has too many open files", "Raise the limit (ulimit -n)"),
     errno.ENFILE: transient("this machine has too many open files", "Close other programs"),
     errno.ENOENT: transient(
@@ -47,3 +53,22 @@ ERRNOS: Mapping[int, Cause] = {
 def of_errno(code: int | None) -> Cause:
     """Returns the entry for an errno."""
     return UNKNOWN if code is None else ERRNOS.get(code, UNKNOWN)
+
+
+def passes(error: OSError) -> bool:
+    """Whether a later call may pass, though nothing in the path is changed: a full or failed disk, a limit."""
+    cause = of_errno(error.errno)
+    return cause is not UNKNOWN and not cause.permanent and error.errno != errno.ENOENT
+
+
+def not_now(error: OSError, what: str, path: Path) -> DeliveryFailed:
+    """Returns the error of a file or folder that cannot be used now.
+
+    Args:
+        error: for which `passes`.
+        what: names the file or folder, and says what cannot be done.
+        path: that the reader knows by `what`.
+    """
+    cause = of_errno(error.errno)
+    remedy = f"{cause.remedy}, then start again." if cause.remedy else "Start again."
+    return DeliveryFailed(f"{what} ({error.strerror}{at(error, path)}: {cause.reason}). {remedy}")

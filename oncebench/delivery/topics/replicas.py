@@ -46,7 +46,7 @@ def lack_of(topic: str, partition: PartitionMetadata, required: int) -> str | No
     if partition.leader < 0:
         brokers = ", ".join(map(str, sorted(partition.replicas)))
         return (
-            f"{where} has no leader, because its brokers are away (node.id {brokers}). Start them; Kafka then "
+            f"{where} has no leader, because its brokers are away (numbers {brokers}). Start them; Kafka then "
             "continues by itself"
         )
     # A topic with fewer replicas than required takes writes as soon as all of them are in sync (KIP-966).

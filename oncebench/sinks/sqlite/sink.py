@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -39,13 +40,12 @@ SQL_TYPES: Mapping[str, str] = {
     "integer": "INTEGER", "long": "INTEGER", "float": "REAL", "double": "REAL",
 }  # fmt: skip
 # The sink's own tables, in addition to the table `rows`.
-OWN_TABLES = """
-CREATE TABLE IF NOT EXISTS ledger (sink_id TEXT, part INTEGER, batch INTEGER NOT NULL, rows INTEGER NOT NULL,
-                                   digest TEXT NOT NULL, driver TEXT NOT NULL DEFAULT '',
-                                   PRIMARY KEY (sink_id, part));
-CREATE TABLE IF NOT EXISTS drivers (sink_id TEXT PRIMARY KEY, generation INTEGER NOT NULL,
-                                    driver TEXT NOT NULL DEFAULT '');
-"""
+OWN_TABLES = (
+    "CREATE TABLE IF NOT EXISTS ledger (sink_id TEXT, part INTEGER, batch INTEGER NOT NULL, rows INTEGER NOT NULL, "
+    "digest TEXT NOT NULL, driver TEXT NOT NULL DEFAULT '', PRIMARY KEY (sink_id, part))",
+    "CREATE TABLE IF NOT EXISTS drivers (sink_id TEXT PRIMARY KEY, generation INTEGER NOT NULL, "
+    "driver TEXT NOT NULL DEFAULT '')",
+)
 
 _MARK = "INSERT OR REPLACE INTO ledger (sink_id, part, batch, rows, digest, driver) VALUES (?, ?, ?, ?, ?, ?)"
 
@@ -147,7 +147,7 @@ class SqliteSink(Sink):
     """Writes rows to a table of one file.
 
     Args:
-        path: the file, with its tables.
+        path: the file, with a table `rows`. A start makes the sink's own tables, `ledger` and `drivers`.
         sink_id: names this sink's markers and generation in the file.
         partitions: tasks per batch.
         driver: random name of this start; empty: a new one.
@@ -184,9 +184,15 @@ class SqliteSink(Sink):
 
     @contextmanager
     def _usable(self) -> Iterator[sqlite3.Connection]:
-        """A transaction in the file, whose tables may be an older version's."""
+        """A transaction in the file, with the sink's own tables, which may be an older version's."""
+        if not Path(self._path).exists():
+            raise self._without_rows("is not there")  # SQLite would make an empty one
         try:
             with closing(connect(self._path)) as connection, transaction(connection):
+                if not connection.execute("SELECT 1 FROM pragma_table_info('rows')").fetchone():
+                    raise self._without_rows("has no table rows")
+                for statement in OWN_TABLES:
+                    connection.execute(statement)
                 for table in ("drivers", "ledger"):
                     columns = connection.execute("SELECT name FROM pragma_table_info(?)", (table,)).fetchall()
                     if columns and ("driver",) not in columns:
@@ -210,6 +216,12 @@ class SqliteSink(Sink):
         except sqlite3.Error as error:
             raise self._unusable(error) from error
         self._marks |= {partition: Mark(batch, 0, None) for partition, batch in batches.items()}
+
+    def _without_rows(self, why: str) -> RefusedStart:
+        return RefusedStart(
+            f"{self._path} {why}. Correct the path, restore the file or, in a new job, run: sqlite3 {self._path} "
+            "'CREATE TABLE rows (COLUMN TYPE, ...)'. Each column of the query must be TEXT, INTEGER, REAL or BLOB."
+        )
 
     def _unusable(self, error: sqlite3.Error) -> RefusedStart | DeliveryFailed:
         cause = of_error(error)

@@ -16,7 +16,8 @@ def _provide(place: Place) -> dict[str, Any]:
     columns = ", ".join(f"{quoted(field.name)} {SQL_TYPES[field.dataType.typeName()]}" for field in place.schema)
     with closing(connect(path)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")  # readers and the writer do not wait for each other
-        connection.executescript(f"CREATE TABLE rows (id INTEGER PRIMARY KEY, {columns}); {OWN_TABLES}")
+        for statement in (f"CREATE TABLE rows (id INTEGER PRIMARY KEY, {columns})", *OWN_TABLES):
+            connection.execute(statement)
     return {"output": path, "columns": place.schema.names, "key": place.key}
 
 

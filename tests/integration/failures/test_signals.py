@@ -68,7 +68,10 @@ MOMENTS: dict[str, Callable[[Child], bool]] = {
     "Python starts": lambda child: child.alive,
     "the journal is open": lambda child: any((child.log.parents[1] / "..").resolve().glob("checkpoint/journal/*")),
     "the JVM starts": lambda child: "java" in names(child),
-    "workers start": lambda child: "java" in names(child) and len(child.members()) > 3,
+    # The job waits for an answer of the JVM. Its client takes the signal's exception for a broken connection.
+    "workers warm up": lambda child: any(
+        '"started"' in progress.read_text() for progress in child.log.parents[1].rglob("progress.jsonl")
+    ),
 }
 
 

@@ -51,8 +51,11 @@ def test_a_job_with_a_column_of_that_name_is_refused(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("names", "told"),
     [
-        ((), "has no columns for the sink.* Select at least one"),
-        (("quarantine",), "has no columns for the sink.* Select at least one column besides 'quarantine'"),
+        ((), "has no columns for the sink.* Select the columns"),
+        (
+            ("quarantine",),
+            "has no columns for the sink.* Select the columns that the sink stores, besides 'quarantine'",
+        ),
         (("a", "b", "A"), "columns 'a' and 'A' .* Rename one of them"),
         (("a", "a"), "columns 'a' and 'a' .* Rename one of them"),
         (("quarantine", "b", "Quarantine"), "columns 'quarantine' and 'Quarantine' .* Rename one of them"),

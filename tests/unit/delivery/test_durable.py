@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
 from oncebench.delivery.contract import EXACTLY_ONCE, Support
-from oncebench.delivery.durable import make_folder
+from oncebench.delivery.durable import make_folder, refuse_wrong_place
+from oncebench.delivery.errors import DeliveryFailed
 from oncebench.delivery.journal import Identity, open_journal
 from oncebench.sinks.files.formats import JSON_LINES
 from oncebench.sinks.files.sink import FileSink
@@ -74,3 +76,13 @@ def test_the_folder_of_files_is_forced_to_the_disk_with_all_that_were_made_above
 ) -> None:
     FileSink(JSON_LINES, str(tmp_path / "new" / "output"), "s", 2).start(Support(EXACTLY_ONCE, "two-phase", ""), 1, [])
     assert {("forced", tmp_path), ("forced", tmp_path / "new"), ("forced", tmp_path / "new" / "output")} <= set(steps)
+
+
+def test_a_failed_disk_is_named_and_a_later_start_may_pass(tmp_path: Path) -> None:
+    with (
+        pytest.raises(
+            DeliveryFailed, match=r"(?s)checkpoint .* cannot be used \(Input/output error: .*dmesg.* again\."
+        ),
+        refuse_wrong_place("checkpoint", tmp_path),
+    ):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))  # as fsync does: without a path

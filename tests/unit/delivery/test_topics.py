@@ -65,7 +65,7 @@ def partition(leader: int, replicas: list[int], in_sync: list[int]) -> Partition
 def test_a_partition_without_a_leader_names_its_brokers() -> None:
     lack = lack_of("orders", partition(leader=-1, replicas=[2], in_sync=[2]), required=1)
     assert lack is not None
-    assert lack.startswith("topic orders partition 3 has no leader, because its brokers are away (node.id 2). Start")
+    assert lack.startswith("topic orders partition 3 has no leader, because its brokers are away (numbers 2). Start")
 
 
 def test_a_partition_with_too_few_replicas_in_sync_is_named() -> None:

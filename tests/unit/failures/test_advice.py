@@ -20,7 +20,7 @@ from oncebench.delivery.errors import (
 )
 from oncebench.delivery.failures import spark
 from oncebench.delivery.journal import Identity, Journal, open_journal
-from pipeline.failures import advised
+from pipeline.failures import advised, explain
 from tests.unit.pipeline.test_pipeline_config import config
 
 PLANNED = 7
@@ -33,6 +33,13 @@ def planned(checkpoint: Path) -> None:
     for batch, end in ((PLANNED - 1, 10), (PLANNED, 20)):
         (checkpoint / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{json.dumps({'in': {'0': end}})}")
     (checkpoint / "commits" / str(PLANNED - 1)).write_text("v1\n{}")
+
+
+class Ours:
+    """A journal that no other driver has taken."""
+
+    def check_still_ours(self) -> None:
+        """There is none."""
 
 
 @pytest.fixture
@@ -76,6 +83,12 @@ def test_memory_and_a_planned_batch(said: Callable[..., str]) -> None:
 
 def test_a_permanent_failure_names_the_input(said: Callable[..., str]) -> None:
     assert said(PermanentFailure("No.")) == f"No. Batch {PLANNED} reads in: partition 0 offsets 10 to 19."
+
+
+def test_an_unknown_cause_names_the_input_once(said: Callable[..., str]) -> None:
+    words = [said(explain(RuntimeError("KeyError: 1"), Ours())) for _ in range(3)]  # type: ignore[arg-type]
+    assert [each.count("partition 0 offsets 10 to 19") for each in words] == [1, 1, 1]
+    assert "has died 3 times" in words[2]
 
 
 def test_the_third_death_by_the_same_error_says_so(said: Callable[..., str]) -> None:

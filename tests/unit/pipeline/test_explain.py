@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 from types import SimpleNamespace
 from typing import Any
@@ -33,7 +35,7 @@ def test_the_last_line_of_a_dead_query_names_its_cause(told: str, cause: str) ->
 
     words = explain(RuntimeError(told), Ours())  # type: ignore[arg-type]
     assert type(words) is QueryDied
-    assert str(words).startswith(f"{cause}. Mend the cause")
+    assert str(words).startswith(f"{cause}. Correct the cause")
 
 
 class Java:
@@ -111,3 +113,24 @@ def test_a_jvm_that_has_ended_is_told_from_another_server_that_refuses_a_connect
     said = str(explain(of_py4j.value, Ours()))  # type: ignore[arg-type]
     assert "Connection refused (Spark's JVM has ended). Look for its last errors in the log" in said
     assert "JVM" not in str(explain(of_another.value, Ours()))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("text", "ended"), [("", True), (". Trace:\nx", False)])
+def test_a_call_without_an_answer_means_that_the_jvm_has_ended(text: str, ended: bool) -> None:
+    class Ours:
+        def check_still_ours(self) -> None:
+            """There is no other driver."""
+
+    words = explain(Py4JError(f"An error occurred while calling o380.isActive{text}"), Ours())  # type: ignore[arg-type]
+    assert ("Spark's JVM has ended" in str(words)) == ended
+
+
+def test_a_failed_disk_under_the_journal_does_not_hide_the_cause() -> None:
+    class OnAFailedDisk:
+        def check_still_ours(self) -> None:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    told = "java.io.FileNotFoundException: /checkpoint/offsets/.1.tmp (Input/output error)"
+    words = explain(RuntimeError(told), OnAFailedDisk())  # type: ignore[arg-type]
+    assert type(words) is QueryDied
+    assert "(the disk or its connection failed). Look for the disk in dmesg" in str(words)

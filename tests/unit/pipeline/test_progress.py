@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from contextlib import nullcontext
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.errors import DeliveryFailed, RefusedStart
 from oncebench.jobs.checkpoint import begun_at, committed_position, open_batch
 from pipeline.progress import Listener, Progress
 
@@ -57,6 +58,19 @@ def test_a_damaged_offset_log_entry_refuses_the_start(tmp_path: Path, kept: int)
         RefusedStart, match=r"offsets/3 in Spark's offset log can't be read .*: the checkpoint is damaged"
     ):
         committed_position(checkpoint, "in")
+
+
+def test_an_offset_log_on_a_failed_disk_is_not_called_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: Path) -> str:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    checkpoint = checkpointed(tmp_path, ENTRY)
+    monkeypatch.setattr(Path, "read_text", fail)
+    with pytest.raises(
+        DeliveryFailed, match=r"offsets/3 .* cannot be read \(Input/output error: .* start again"
+    ) as found:
+        begun_at(checkpoint, 3)
+    assert found.value.restart_helps
 
 
 def test_an_entry_that_is_cut_within_its_time_refuses_the_start(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from oncebench.delivery.errors import DeliveryFailed, RefusedStart
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.sinks.registry import suite_sinks
 from oncebench.sinks.sqlite import sink as sqlite_sink
-from oncebench.sinks.sqlite.sink import SUPPORTS, SqliteSink, connect
+from oncebench.sinks.sqlite.sink import SQL_TYPES, SUPPORTS, SqliteSink, connect
 from oncebench.sinks.suite import Place
 from pipeline.rows import KEY, SCHEMA
 from tests import ROOT
@@ -96,9 +96,25 @@ def test_a_lock_of_another_program_ends_a_start_but_not_for_good(output: str, mo
     started(output)
 
 
-def test_a_file_without_the_tables_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RefusedStart, match=r"no such table: drivers.*a file with the tables rows, ledger and drivers"):
-        started(str(tmp_path / "other.sqlite"))
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_file_without_rows_is_refused_and_not_made(tmp_path: Path, is_there: bool) -> None:
+    path = tmp_path / "other.sqlite"
+    if is_there:
+        path.touch()
+    with pytest.raises(
+        RefusedStart, match=r"other\.sqlite (is not there|has no table rows)\. .*'CREATE TABLE rows \(COLUMN TYPE"
+    ):
+        started(str(path))
+    assert path.exists() == is_there
+
+
+def test_a_start_makes_the_tables_of_the_sink(tmp_path: Path) -> None:
+    path = str(tmp_path / "other.sqlite")
+    columns = ", ".join(f"{field.name} {SQL_TYPES[field.dataType.typeName()]}" for field in SCHEMA)
+    with closing(connect(path)) as connection:
+        connection.execute(f"CREATE TABLE rows ({columns})")
+    started(path).idempotent_writer().write(Task(), batches(rows()))
+    assert in_output(path) == len(rows())
 
 
 def test_a_file_that_was_restored_below_a_worker_is_no_other_driver(output: str) -> None:
