@@ -88,9 +88,10 @@ def _jvm_has_ended(failure: BaseException) -> bool:
 def advised(
     error: PipelineError, config: PipelineConfig, journal: Journal, look: Callable[[], str | None]
 ) -> PipelineError:
-    """Returns the error of a running query with what helps the batch at hand, if the checkpoint can be read.
+    """Adds advice for the open batch to the error of a running query.
 
-    A Kafka client whose login is refused only reports that rows or answers are late: its error becomes permanent here.
+    Returns the error unchanged if the checkpoint cannot be read. If Kafka refuses the login, its client reports only
+    late rows or answers. Such an error becomes permanent here.
 
     Args:
         look: returns what keeps the sink's server from taking rows.

@@ -121,7 +121,7 @@ class Job:
                 Listener(self._progress, monitoring, config.input_topic, self._fail).listen(spark)
                 self._run_query(spark, target, sink, journal, checks)
             except Exception as failure:
-                if self.stopping.cut_a_start:  # what the signal has interrupted failed by it
+                if self.stopping.cut_a_start:  # the error is of the call that the signal interrupted
                     raise StoppedGently("asked to stop") from None
                 cause = explain(failure, journal)
                 lost = checks.lost_input() if isinstance(cause, QueryDied) else None

@@ -60,7 +60,8 @@ begins with the file or the table that has the message, and with the kind of err
 reason. In the pipeline's message, the server's own words come first, and the reason follows in brackets.
 
 The exit codes are those of `python -m pipeline`. A job with `deliver()` ends by a Python exception, and so with
-exit code 1. It can catch the error, whose `restart_helps` has the difference ([your_own_job.md](your_own_job.md)).
+exit code 1. It can catch the error: `restart_helps` is true where the pipeline ends with 1, and false where it ends
+with 2 ([your_own_job.md](your_own_job.md)).
 
 Exit code 0 has no message: the pipeline has stopped as asked. An error that is not on this page ends with exit code 1.
 Its message is `stopped: `, the error's name and its first line.

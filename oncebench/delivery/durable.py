@@ -59,7 +59,7 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def refuse_wrong_place(setting: str, folder: Path) -> Iterator[None]:
-    """Names the path and the reason of an error in a folder with files.
+    """Converts errors in a folder with files to errors that name path and reason.
 
     Args:
         setting: what names the folder.

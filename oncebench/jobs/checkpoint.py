@@ -130,7 +130,7 @@ def newest_batch(checkpoint: Path) -> int | None:
 
 @contextmanager
 def _refuse_damaged(entry: Path) -> Iterator[None]:
-    """Names an entry of Spark's that cannot be read.
+    """Converts errors while reading an entry of Spark's to errors that name it.
 
     Raises:
         RefusedStart: it is damaged.

@@ -47,8 +47,8 @@ class Traits:
 
     Attributes:
         ordered: a reader sees the rows of a session in the order in which they were written.
-        self_cleaning: leftovers of dead writers are invisible to readers and removed by the sink itself (for example
-            Delta's VACUUM). They are reported, not counted as a violation.
+        self_cleaning: no reader sees leftovers of dead writers; the sink or the table's maintenance removes them
+            (for example Delta's VACUUM). They are reported, not counted as a violation.
         batch_atomic: a batch becomes visible in one step.
         has_write_timestamps: the reader returns when a row was written, which may be before it was committed; other
             readers return when the row was committed or found.

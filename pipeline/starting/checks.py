@@ -67,7 +67,7 @@ class StartChecks:
             self.check_input()
         except RefusedStart as lost:
             return _of_a_running_job(lost)
-        except (KafkaException, KafkaError, DeliveryFailed):  # what the query died of is the cause of these
+        except (KafkaException, KafkaError, DeliveryFailed):  # the failure that ended the query also causes these
             return None
         return None
 

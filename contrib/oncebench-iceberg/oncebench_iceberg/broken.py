@@ -1,4 +1,4 @@
-"""A deliberately broken Iceberg sink: commits with pyiceberg's own repetition. Not for use.
+"""A deliberately broken Iceberg sink: commits with pyiceberg's own retries. Not for use.
 
 `oncebench_iceberg.retried` describes what goes wrong.
 """
@@ -38,7 +38,7 @@ SUPPORTS = (
     Support(
         EXACTLY_ONCE,
         "retried-append",
-        "one snapshot per batch with its marker, by an append that pyiceberg repeats",
+        "one snapshot per batch with its marker, by an append that pyiceberg retries",
         expected_anomaly="DUP",
         triggering_faults=("after-prepare:zombie",),
     ),

@@ -2,7 +2,7 @@
 
 Promise: `find` and `load` change nothing, and make no catalog. `make` makes what is missing.
 
-What can go wrong: the file or a table's metadata cannot be read (`CATALOG_ERRORS`; `unusable` converts them).
+What can go wrong: the file or a table's metadata cannot be read (`CATALOG_ERRORS`; `start_without_loss` converts them).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from pyiceberg.table import Table
 from sqlalchemy.exc import SQLAlchemyError
 
 from oncebench.delivery.durable import is_uri, make_folder
-from oncebench.delivery.errors import PipelineError, RefusedStart
+from oncebench.delivery.errors import DeliveryFailed, RefusedStart
 from oncebench.delivery.failures.cause import UNKNOWN, Cause
 from oncebench.delivery.failures.sqlite import of_error as of_sqlite
-from oncebench.delivery.failures.system import of_errno
+from oncebench.delivery.failures.system import of_errno, passes
 
 # SQLite has one writer at a time; a commit's statement takes milliseconds, on a busy disk a second.
 BUSY_S = 30
@@ -140,13 +140,32 @@ def cause_of(error: BaseException) -> Cause:
     return of_sqlite(original) if isinstance(original, sqlite3.Error) else UNKNOWN
 
 
+def described(error: BaseException, place: Place, advice: str) -> str:
+    """Returns an error of the catalog or of a table's metadata with its reason and what to do."""
+    cause = cause_of(error)
+    reason = "" if cause is UNKNOWN else f" ({cause.reason})"
+    remedy = f"{cause.remedy}, then start again." if cause.remedy else advice
+    return f"the Iceberg table {place} cannot be used: {first_line(error)}{reason}. {remedy}"
+
+
+def _may_pass(error: BaseException) -> bool:
+    cause = cause_of(error)
+    return passes(error) if isinstance(error, OSError) else not cause.permanent and cause is not UNKNOWN
+
+
 @contextmanager
-def unusable(kind: type[PipelineError], place: Place, advice: str) -> Iterator[None]:
-    """Converts errors of the catalog or of a table's metadata to `kind`."""
+def start_without_loss(place: Place) -> Iterator[None]:
+    """Converts errors of the catalog or of a table's metadata, before a row is read.
+
+    Raises:
+        DeliveryFailed: the file is locked or the disk is full, for example; a later start may pass.
+        RefusedStart: any other error.
+    """
     try:
         yield
     except CATALOG_ERRORS as error:
-        cause = cause_of(error)
-        reason = "" if cause is UNKNOWN else f" ({cause.reason})"
-        remedy = f"{cause.remedy}, then start again." if cause.remedy else advice
-        raise kind(f"the Iceberg table {place} cannot be used: {first_line(error)}{reason}. {remedy}") from error
+        kind = DeliveryFailed if _may_pass(error) else RefusedStart
+        advice = (
+            "Restore the catalog's file and the table's newest metadata, or take a new checkpoint, sink_id and output."
+        )
+        raise kind(f"No row was read or written: {described(error, place, advice)}") from error

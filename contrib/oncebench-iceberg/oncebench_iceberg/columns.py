@@ -92,7 +92,7 @@ def unsuitable(table: TableMetadata) -> str | None:
     for field in table.spec().fields:
         if not isinstance(field.transform, PARTITIONS):
             return (
-                f"it is partitioned by {field.transform}({field.name}), and this sink knows identity, bucket and day "
-                "only"
+                f"it is partitioned by {field.transform}({field.name}), and this sink supports identity, bucket and "
+                "day only"
             )
     return None

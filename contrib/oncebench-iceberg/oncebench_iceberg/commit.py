@@ -1,13 +1,13 @@
 """Commits to a table, each fenced: a driver that was overtaken commits nothing.
 
-pyiceberg repeats a failed append by itself, on the newest snapshot and without a check. A stopped driver that continues
-would so append behind its successor. Therefore this module stages each commit anew for each try:
+pyiceberg retries a failed append by itself, on the newest snapshot, and does not read the marker. A stopped driver that
+continues would so append behind its successor. Therefore this module stages each commit anew for each try:
 
-1. It loads the table's newest state, and looks whether an earlier try is there.
-2. It compares the notes of the sink_id (driver, marker, claim) with what this driver has last seen or written.
+1. It loads the table's newest state, and looks for the snapshot of an earlier try.
+2. It compares the properties of the sink_id (driver, marker, claim) with what this driver has last seen or written.
 3. It commits once, and requires the table and the newest snapshot that step 1 has found.
 
-Every start adds a snapshot without rows. So a start between steps 1 and 3 lets step 3 fail, also if nothing else
+Every start adds a snapshot without rows. So a start between steps 1 and 3 makes step 3 fail, even if nothing else
 changes the newest snapshot.
 
 Promise: a commit is in the table once, or not at all if an error is raised that says so. After an error without a
@@ -165,7 +165,7 @@ class Commits:
         return table
 
     def _stop_unless_ours(self, table: TableMetadata) -> None:
-        """Raises unless the sink_id's notes and the table's form are those that this driver knows."""
+        """Raises unless the sink_id's notes and the table's form are those that this driver has read or written."""
         if self._table is None:
             self._refuse_newer(table)
             return
@@ -177,9 +177,9 @@ class Commits:
         for key, text in self._seen.items():
             if table.properties.get(key) != text:
                 raise AnotherDriver(
-                    f"the table property {key} of {self.catalog.place} was changed since this driver has read it: "
-                    f"it is {table.properties.get(key)}. Another driver has taken this sink_id, and this one stops and "
-                    "has added nothing more. Let only one driver run per sink_id."
+                    f"the table property {key} of {self.catalog.place} has changed since this driver read it, "
+                    f"and is now: {table.properties.get(key)}. Another driver has taken this sink_id, and this one "
+                    "stops and has added nothing more. Let only one driver run per sink_id."
                 )
 
     def _refuse_newer(self, table: TableMetadata) -> None:

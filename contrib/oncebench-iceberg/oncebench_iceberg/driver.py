@@ -27,21 +27,12 @@ from pyspark.sql.types import StructType
 from oncebench.delivery import digest
 from oncebench.delivery.contract import Holder, Mark, Sink, SinkSettings, Support
 from oncebench.delivery.errors import DeliveryFailed, RefusedStart
-from oncebench.delivery.failures.cause import UNLESS_THERE, failure, not_claimed, permanent, transient
-from oncebench_iceberg.catalog import CATALOG_ERRORS, NO_TABLE, Catalog, Place, cause_of, first_line, unusable
+from oncebench.delivery.failures.cause import RESTART, UNLESS_THERE, Cause, failure, not_claimed, permanent, transient
+from oncebench_iceberg.catalog import CATALOG_ERRORS, NO_TABLE, Catalog, Place, cause_of, first_line, start_without_loss
 from oncebench_iceberg.columns import difference, iceberg_schema, unsuitable
 from oncebench_iceberg.commit import LIMIT_S, Commits, Unanswered
 from oncebench_iceberg.files import WarmUp, stage
 from oncebench_iceberg.marker import Keys, Marker, holder_of, marks_of
-
-_GONE = permanent(
-    "it was there when this driver started", "Restore it, or take a new checkpoint and sink_id with a new table"
-)
-_UNANSWERED = transient(f"tried for {LIMIT_S:g} s", restart=UNLESS_THERE)
-_MEND = (
-    "No row was read or written. Restore the catalog's file and the table's newest metadata, or take a new checkpoint, "
-    "sink_id and output."
-)
 
 
 @dataclass(frozen=True)
@@ -66,11 +57,8 @@ class Append:
             what = f"batch {batch} could not be added to the Iceberg table {self.commits.catalog.place}"
             try:
                 self.commits.append(staged.files, marker if self.marked else None)
-            except CATALOG_ERRORS as error:
-                cause = _GONE if isinstance(error, NO_TABLE) else cause_of(error)
-                raise failure(cause, f"{what}: {first_line(error)}") from error
-            except Unanswered as error:
-                raise failure(_UNANSWERED, f"{what}: {error}") from error
+            except (*CATALOG_ERRORS, Unanswered) as error:
+                raise failure(_cause(error, self.marked), f"{what}: {first_line(error)}") from error
         return {"write": (staged_s - started) * 1000, "snapshot": (time.perf_counter() - staged_s) * 1000}
 
 
@@ -97,13 +85,13 @@ class IcebergSink(Sink):
 
     def identity(self) -> Mapping[str, str]:
         """See `Sink.identity`: the UUID that the table got when it was made."""
-        with unusable(RefusedStart, self._catalog.place, _MEND):
+        with start_without_loss(self._catalog.place):
             table = self._catalog.find()
             return {} if table is None else {"table": str(table.metadata.table_uuid)}
 
     def holder(self) -> Holder | None:
         """See `Sink.holder`."""
-        with unusable(RefusedStart, self._catalog.place, _MEND):
+        with start_without_loss(self._catalog.place):
             table = self._catalog.find()
             return None if table is None else holder_of(table.metadata, self._keys)
 
@@ -111,7 +99,7 @@ class IcebergSink(Sink):
         """See `Sink.start`: makes or checks the table, and takes the sink_id."""
         del support, decided
         place = self._catalog.place
-        with unusable(RefusedStart, place, _MEND):
+        with start_without_loss(place):
             table = self._catalog.find()
             if table is None and self._wanted is not None:
                 table = self._catalog.make(self._wanted)
@@ -144,11 +132,8 @@ class IcebergSink(Sink):
         where = f"in the Iceberg table {self._catalog.place}"
         try:
             self._started.claim(batch)
-        except CATALOG_ERRORS as error:
-            cause = _GONE if isinstance(error, NO_TABLE) else cause_of(error)
-            raise not_claimed(cause, f"{where}: {first_line(error)}", batch) from error
-        except Unanswered as error:
-            raise not_claimed(_UNANSWERED, f"{where}: {error}", batch) from error
+        except (*CATALOG_ERRORS, Unanswered) as error:
+            raise not_claimed(_cause(error, marked=False), f"{where}: {first_line(error)}", batch) from error
 
     def unacknowledged_writer(self) -> Append:
         return Append(self._started, marked=False)
@@ -171,6 +156,22 @@ class IcebergSink(Sink):
     def _started(self) -> Commits:
         assert self._commits is not None, "start() comes first"
         return self._commits
+
+
+def _cause(error: BaseException, marked: bool) -> Cause:
+    """Returns why a commit failed.
+
+    Args:
+        marked: whether a restart finds the rows of a commit whose answer was lost, by their marker.
+    """
+    if isinstance(error, NO_TABLE):
+        return permanent(
+            "the table was there when this driver started",
+            "Restore it, or take a new checkpoint and sink_id with a new table",
+        )
+    if isinstance(error, Unanswered):
+        return transient(f"tried for {LIMIT_S:g} s", restart=UNLESS_THERE if marked else RESTART)
+    return cause_of(error)
 
 
 def _refuse_read_only(location: str) -> None:

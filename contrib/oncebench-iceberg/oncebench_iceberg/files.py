@@ -3,7 +3,7 @@
 Promise: a file is closed and has statistics per column before its description leaves the task. No reader sees it before
 the driver commits it.
 
-What can go wrong: the disk is full or not writable (`DeliveryFailed`); a value has no form in the table's column, for
+What can go wrong: the disk is full or not writable (`DeliveryFailed`); the table's column cannot store a value, for
 example a null in a required field (`PermanentFailure`). The rows of a task are held in memory as Arrow columns until
 they are written: pyiceberg needs them all to find a task's partitions.
 """

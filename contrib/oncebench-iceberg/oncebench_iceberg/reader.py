@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,7 +25,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
 from oncebench.delivery.errors import ReadError
 from oncebench.sinks.reader import Rows, now_us, place_in_file, rows_of
-from oncebench_iceberg.catalog import CATALOG_NAME, Catalog, Place, unusable
+from oncebench_iceberg.catalog import CATALOG_ERRORS, CATALOG_NAME, Catalog, Place, described
 
 # The rows of a poll become Python objects, so a reader that starts late takes them in parts, each of whole snapshots.
 FILES_A_POLL = 50
@@ -70,8 +70,13 @@ class SnapshotFollower:
         """Closes the catalog's file."""
         self._catalog.close()
 
-    def _readable(self) -> AbstractContextManager[None]:
-        return unusable(ReadError, self._place, "Read it again; if that fails too, restore the table.")
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except CATALOG_ERRORS as error:
+            advice = "Read it again; if that fails too, restore the table."
+            raise ReadError(described(error, self._place, advice)) from error
 
     def _newest(self) -> str:
         """Returns the table's newest metadata file; empty if there is no table."""

@@ -1,8 +1,9 @@
-"""The broken sink in the driver: commits with pyiceberg's own repetition. Not for use.
+"""The broken sink in the driver: commits with pyiceberg's own retries. Not for use.
 
-It sets the same marker in the same commit, and reads it at the start only. pyiceberg repeats a failed append on the
-newest snapshot, four times by default, and compares nothing in between. So a stopped driver that continues appends its
-batch behind the same batch of its successor. With the table property `commit.retry.num-retries` = 0 its append fails.
+It sets the same marker in the same commit, and reads it at the start only. pyiceberg retries a failed append on the
+newest snapshot, four times by default, and does not read the marker in between. So a stopped driver that continues
+appends its batch behind the same batch of its successor. With the table property `commit.retry.num-retries` = 0 its
+append fails.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Staging:
 
 
 class RetriedAppend(IcebergSink):
-    """Leaves the repetition of a failed commit to pyiceberg."""
+    """Leaves the retries of a failed commit to pyiceberg."""
 
     _staged: Transaction | None = None
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from iceberg_tables import EXACTLY_ONCE, SCHEMA, Tables, marker
+from oncebench_iceberg import catalog
 from oncebench_iceberg.catalog import Place
 from oncebench_iceberg.columns import iceberg_schema, unsuitable
 from oncebench_iceberg.job import IcebergTable
@@ -19,7 +22,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from pyspark.sql import types as t
 
 from oncebench.delivery.contract import WHOLE_BATCH
-from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.errors import DeliveryFailed, RefusedStart
 
 KEYS = Keys("job")
 
@@ -194,7 +197,7 @@ def test_identity_bucket_and_day_are_accepted(tmp_path: Path, transform: Any) ->
 
 def test_another_partitioning_is_refused(tmp_path: Path) -> None:
     tables = partitioned(tmp_path, key=TruncateTransform(2))
-    assert "knows identity, bucket and day only" in str(unsuitable(tables.load().metadata))
+    assert "supports identity, bucket and day only" in str(unsuitable(tables.load().metadata))
 
 
 @pytest.mark.parametrize(("name", "value"), [("format-version", "1"), ("write.format.default", "orc")])
@@ -210,6 +213,16 @@ def test_a_damaged_catalog_is_refused(tables: Tables) -> None:
     tables.place.file.write_bytes(b"no database" * 100)
     with pytest.raises(RefusedStart, match="file is not a database"):
         tables.sink().identity()
+
+
+def test_a_locked_catalog_ends_a_start_but_not_for_good(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "BUSY_S", 0.1)
+    with closing(sqlite3.connect(tables.place.file)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(DeliveryFailed, match=r"No row was read .* is locked .*End that program") as failed:
+            tables.sink().identity()
+    assert failed.value.restart_helps
+    assert tables.sink().identity()
 
 
 def test_lost_metadata_is_refused(tables: Tables) -> None:

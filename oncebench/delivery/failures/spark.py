@@ -49,13 +49,13 @@ _JAR = (
 )
 WORKERS_MEMORY = "If the kernel's log says so, give the machine more memory, or the JVM less (spark.driver.memory)"
 
-# py4j's own texts name no cause.
-# Most such errors are the query's own. Their text does not show whether the next try passes.
+# An error that no table lists is mostly the query's own. Its text does not show whether the next try passes.
 OTHER = transient(
-    "no table has it",
-    "Correct the cause of the first error in the log; the query must reject records that it cannot take, also in a "
-    "Python UDF",
+    "no line of this page names it",
+    "Correct the cause of the first error in the log; reject what the query cannot take, and return null for it in a "
+    "UDF",
 )
+# py4j's own texts name no cause.
 JVM_ENDED = transient(
     "Spark's JVM has ended",
     "Look for its last errors in the log or, if a SIGKILL has ended it, in dmesg; after an OutOfMemoryError raise "

@@ -36,7 +36,8 @@ CODES: Mapping[str, Cause] = {
     "SQLITE_BUSY": _LOCK,
     "SQLITE_LOCKED": _LOCK,
     "SQLITE_IOERR": transient(
-        "the disk failed, or a limit of this user", "Look for the disk in dmesg, at its quota and at ulimit -f"
+        "the disk failed, or a limit of this user",
+        "Look for errors of the disk in dmesg, and check its quota and ulimit -f",
     ),
     "SQLITE_CANTOPEN": transient(
         "the file or its folder is gone, or this user may not read it", "Restore it, or correct path and rights"

@@ -11,7 +11,7 @@ from oncebench.delivery.failures.cause import UNKNOWN, Cause, permanent, transie
 from oncebench.delivery.failures.paths import at
 
 DISK_FAILED = transient(
-    "the disk or its connection failed", "Look for the disk in dmesg; mend it, or mount its file system anew"
+    "the disk or its connection failed", "Look for errors of the disk in dmesg; mend it, or mount its file system anew"
 )
 _FILE = "Move that file away or, in a new job, take another folder"
 ERRNOS: Mapping[int, Cause] = {
@@ -65,9 +65,9 @@ def not_now(error: OSError, what: str, path: Path) -> DeliveryFailed:
     """Returns the error of a file or folder that cannot be used now.
 
     Args:
-        error: for which `passes`.
+        error: for which `passes` is true.
         what: names the file or folder, and says what cannot be done.
-        path: that the reader knows by `what`.
+        path: the file or folder that `what` names.
     """
     cause = of_errno(error.errno)
     remedy = f"{cause.remedy}, then start again." if cause.remedy else "Start again."

@@ -133,4 +133,4 @@ def test_a_failed_disk_under_the_journal_does_not_hide_the_cause() -> None:
     told = "java.io.FileNotFoundException: /checkpoint/offsets/.1.tmp (Input/output error)"
     words = explain(RuntimeError(told), OnAFailedDisk())  # type: ignore[arg-type]
     assert type(words) is QueryDied
-    assert "(the disk or its connection failed). Look for the disk in dmesg" in str(words)
+    assert "(the disk or its connection failed). Look for errors of the disk in dmesg" in str(words)
