@@ -15,6 +15,8 @@ from oncebench.servers.kafka.broker import KafkaBroker
 # A broker answers without brokers for some milliseconds of its shutdown: one shutdown is nearly always enough.
 SHUTDOWNS = 8
 PAUSE_S = 0.001
+# Threads per client that ask. On an overloaded machine one thread often asks nothing in those milliseconds.
+ASKING = 4
 # A client that has an address connects again within a second or two.
 HEALTHY_S = 6.0
 
@@ -30,7 +32,7 @@ def lose_addresses(
     left = list(clients)
     for _ in range(SHUTDOWNS):
         gone = Event()
-        asking = [Thread(target=_ask, args=(each, topic, gone), daemon=True) for each in left]
+        asking = [Thread(target=_ask, args=(each, topic, gone), daemon=True) for each in left for _ in range(ASKING)]
         for thread in asking:
             thread.start()
         kafka.stop()

@@ -38,11 +38,7 @@ EXACT = [
     if each[1] == EXACTLY_ONCE
 ]
 # `compare` kills Spark's own sink, and `test_sinks` lets it die at each step.
-INEXACT = [
-    pytest.param(*each, marks=pytest.mark.slow if each[1] == AT_MOST_ONCE else ())
-    for each in SUPPORTED
-    if each[1] != EXACTLY_ONCE and each[2] != "native"
-]
+INEXACT = [each for each in SUPPORTED if each[1] != EXACTLY_ONCE and each[2] != "native"]
 
 
 def run(lab: Lab, folder: Path, cell: Cell) -> dict[str, Any]:
@@ -50,6 +46,7 @@ def run(lab: Lab, folder: Path, cell: Cell) -> dict[str, Any]:
         return measure(cell, lab, work.path)
 
 
+@pytest.mark.slow  # `test_sinks` lets each of them die at each step
 @pytest.mark.parametrize(("sink", "guarantee", "variant"), INEXACT)
 def test_a_kill_causes_only_the_allowed_anomalies(
     lab: Lab, tmp_path: Path, sink: str, guarantee: str, variant: str

@@ -57,6 +57,11 @@ def called(case: tuple[str, Support]) -> str:
 
 
 every = pytest.mark.parametrize("case", DECLARED, ids=called)
+# A commit of Delta takes seconds. All its guarantees die at the same steps.
+LONG = [each for each in DECLARED if each[0] == "delta" and each not in EXACT]
+dying = pytest.mark.parametrize(
+    "case", [pytest.param(each, marks=pytest.mark.slow if each in LONG else ()) for each in DECLARED], ids=called
+)
 exact = pytest.mark.parametrize("case", EXACT, ids=called)
 one_driver = pytest.mark.parametrize("case", ONE_DRIVER, ids=called)
 
@@ -120,7 +125,7 @@ def suffer_every_death(output: Output) -> None:
         assert output.leftovers() == []
 
 
-@every
+@dying
 def test_a_death_at_any_step_breaks_no_guarantee(make: Make, case: tuple[str, Support]) -> None:
     suffer_every_death(make(*case))
 

@@ -23,8 +23,6 @@ from tests.integration.certify.defects import CLEAN, DEFECTS, OWN, OWN_SCENARIOS
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
 
-ALWAYS = ("kill-after-call",)  # the others take eleven minutes, so `make test-slow` has them
-
 
 @pytest.fixture(scope="module")
 def own_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
@@ -37,9 +35,8 @@ def test_every_scenario_has_a_defect() -> None:
 
 
 @pytest.mark.parametrize("defective", [False, True], ids=["clean", "defective"])
-@pytest.mark.parametrize(
-    "name", [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.slow) for name in DEFECTS]
-)
+@pytest.mark.slow  # all of them take fifteen minutes
+@pytest.mark.parametrize("name", list(DEFECTS))
 def test_a_scenario_passes_a_clean_sink_and_fails_a_defective_one(
     name: str, defective: bool, own_lab: Lab, tmp_path: Path
 ) -> None:

@@ -42,7 +42,9 @@ def removed(_spark: SparkSession, table: Path) -> None:
     shutil.rmtree(table)
 
 
-@pytest.mark.parametrize("guarantee", [AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE])
+@pytest.mark.parametrize(
+    "guarantee", [*(pytest.param(each, marks=pytest.mark.slow) for each in (AT_MOST_ONCE, AT_LEAST_ONCE)), EXACTLY_ONCE]
+)
 @pytest.mark.parametrize(
     ("change", "why"),
     [

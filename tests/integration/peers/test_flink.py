@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.integration]
 CELL = Cell("kafka", EXACTLY_ONCE, "flink-rocksdb-200ms", rate=600.0, sessions=90, warmup_s=0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_exactly_once_is_kept_after_a_kill(lab: Lab, tmp_path: Path) -> None:
     cell = replace(CELL, random_kills=1)

@@ -29,6 +29,7 @@ def test_a_job_with_a_copy_is_refused_and_the_other_job_goes_on(fixture: Fixture
     assert fixture.visible() == every_row("a-1", "b-1", "c-1")
 
 
+@pytest.mark.slow
 def test_a_start_that_is_refused_for_its_topics_stops_no_other_job(fixture: Fixture) -> None:
     config = fixture.config("exactly-once", "idempotent")
     fixture.send(session("a-1"))

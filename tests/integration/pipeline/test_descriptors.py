@@ -35,6 +35,7 @@ def is_socket(descriptor: Path) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_open_sockets_do_not_grow_with_the_batches(fixture: Fixture) -> None:
     config = fixture.config("exactly-once", "two-phase", max_events_per_batch=40)
     fixture.send(record for number in range(60) for record in session(f"s{number}"))

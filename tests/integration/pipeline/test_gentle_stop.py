@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.spark]
     ("guarantee", "variant", "faults"),
     [
         pytest.param("at-least-once", "native", ("after-commit@batch=999",), marks=pytest.mark.slow),
-        ("at-least-once", "native", ()),
+        pytest.param("at-least-once", "native", (), marks=pytest.mark.slow),
         ("exactly-once", "two-phase", ()),
     ],
     ids=["native in foreachBatch", "native stream", "two-phase"],

@@ -51,6 +51,7 @@ def test_a_log_that_was_cut_and_has_grown_again_is_refused_and_read_from_the_cut
     assert fixture.visible() == every_row("a-22", "b-22", "c-22", "d-22")
 
 
+@pytest.mark.slow
 def test_an_added_partition_that_lost_its_first_records_is_refused_by_name(fixture: Fixture) -> None:
     config = fixture.config("exactly-once", "two-phase")
     fixture.send(session("a-1"))

@@ -101,7 +101,8 @@ def test_records_that_were_deleted_unread_are_named_and_left_out_only_when_accep
     assert "this start found no such loss" in stale
 
 
-@pytest.mark.parametrize("variant", ["two-phase", pytest.param("idempotent", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", ["two-phase", "idempotent"])
 def test_an_open_batch_whose_records_are_gone_is_finished_as_it_was_committed(fixture: Fixture, variant: str) -> None:
     config = fixture.config("exactly-once", variant, "after-commit@batch=1")
     send(fixture, "a")

@@ -20,7 +20,8 @@ def hits(fixture: Fixture, record: str = "record") -> int:
     return len(read_lines(fixture.folder / record / "hits.jsonl").items)
 
 
-@pytest.mark.parametrize(("on_lost", "kept"), [("rewrite", True), pytest.param("drop", False, marks=pytest.mark.slow)])
+@pytest.mark.slow  # each waits for the time-out of a transaction
+@pytest.mark.parametrize(("on_lost", "kept"), [("rewrite", True), ("drop", False)])
 def test_an_outage_beyond_the_transaction_timeout_is_rewritten_or_dropped_as_asked(
     fixture: Fixture, on_lost: str, kept: bool
 ) -> None:

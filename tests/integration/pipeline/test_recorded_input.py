@@ -35,6 +35,7 @@ def send_recorded(fixture: Fixture) -> None:
     assert producer.flush(30) == 0
 
 
+@pytest.mark.slow
 def test_a_recorded_input_gives_the_recorded_rows_in_the_same_tasks_of_a_replay(fixture: Fixture) -> None:
     send_recorded(fixture)
     folder = fixture.folder / "files"

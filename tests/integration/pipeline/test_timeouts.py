@@ -72,6 +72,7 @@ def test_a_first_start_on_partitions_of_different_age_loses_no_session(
     assert fixture.visible() == every_row(*old, *new)
 
 
+@pytest.mark.slow
 def test_a_session_that_pauses_for_long_is_set_aside_and_its_tombstone_is_forgotten(fixture: Fixture) -> None:
     config = fixture.config("exactly-once", "two-phase", session_timeout_ms=1500)
     fixture.send([*session("whole"), *session("pauses")[:50]])
