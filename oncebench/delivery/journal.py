@@ -393,11 +393,7 @@ def _compare(checkpoint: Path, recorded: Identity, asked: Identity) -> None:
     for field, was in asdict(recorded).items():
         now = getattr(asked, field)
         if was != now:
-            setting = (
-                " (with deliver: spark.sql.shuffle.partitions or the query's repartition)"
-                if field == "partitions"
-                else ""
-            )
+            setting = " (with deliver: spark.sql.shuffle.partitions or repartition)" if field == "partitions" else ""
             raise RefusedStart(
                 f"the checkpoint {checkpoint} was made with {field} {was!r}, and this start asks for {now!r}. "
                 f"Start with {field} {was!r}{setting}, or take a new checkpoint, sink_id and output."
