@@ -25,6 +25,8 @@ from oncebench.processes.sessions import Session, start_time
 
 _LAUNCH = Path(__file__).with_name("launcher.py")
 _POLL_S = 0.01
+# A stopped thread needs milliseconds to notice; one that waits for a disk does not stop before.
+_FREEZE_S = 2.0
 _KILL_TIMEOUT_S = 20.0  # a process inside a slow fsync dies only after the fsync
 _TAIL_LINES = 15
 
@@ -68,6 +70,13 @@ class Child:
     def freeze(self) -> None:
         """SIGSTOP for the child and all its descendants."""
         sessions.freeze(self.session)
+
+    def freeze_whole(self) -> None:
+        """As `freeze`, and returns once every thread stands still. On a busy machine a thread runs on for a while."""
+        deadline = time.monotonic() + _FREEZE_S
+        pids = sessions.freeze(self.session)
+        while not all(map(sessions.every_thread_stopped, pids)) and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
 
     def thaw(self, but: frozenset[int] = frozenset()) -> None:
         """SIGCONT for the child and its descendants, except `but`. Does nothing after a kill."""

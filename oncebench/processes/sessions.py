@@ -64,6 +64,15 @@ def stands_still(session: Session, pid: int) -> bool:
     return found is None or found.session != session.sid or found.ended or found.stopped
 
 
+def every_thread_stopped(pid: int) -> bool:
+    """Whether every thread of a process is stopped (SIGSTOP), or the process is gone."""
+    try:
+        texts = [file.read_text() for file in Path(f"/proc/{pid}/task").glob("*/stat")]
+    except OSError:  # a thread has ended meanwhile: look again
+        return not Path(f"/proc/{pid}").exists()
+    return all(text.rpartition(")")[2].split()[0] in "TZX" for text in texts)
+
+
 def members(session: Session) -> tuple[int, ...]:
     """Pids of the processes of `session` that are alive, without zombies.
 

@@ -103,7 +103,7 @@ class KafkaBroker(Kafka):
 
     def pause(self) -> None:
         """SIGSTOP: connections stay open and nothing answers, as in a long garbage collection."""
-        self._running().freeze()
+        self._running().freeze_whole()
 
     def resume(self) -> None:
         """SIGCONT after `pause`."""
