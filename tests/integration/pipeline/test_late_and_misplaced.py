@@ -77,6 +77,7 @@ def other_digest(text: str) -> str:
     return digest.to_text(found ^ 1)
 
 
+@pytest.mark.slow
 def test_a_replay_that_makes_other_rows_stops_the_query(fixture: Fixture) -> None:
     fixture.send(session("n-1"))
     config = fixture.config("exactly-once", "two-phase", "after-decision@batch=0")

@@ -36,6 +36,7 @@ def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 # Five attempts of a pipeline take two minutes on an idle machine, and more than five with other tests at the same time.
 @pytest.mark.timeout(900)
+@pytest.mark.slow  # each takes two minutes or more
 @pytest.mark.parametrize(
     ("sink", "variant", "faults", "noted"),
     [
