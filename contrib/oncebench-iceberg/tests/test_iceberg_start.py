@@ -12,6 +12,8 @@ from iceberg_tables import EXACTLY_ONCE, SCHEMA, Tables, marker
 from oncebench_iceberg import catalog
 from oncebench_iceberg.catalog import Place
 from oncebench_iceberg.columns import iceberg_schema, unsuitable
+from oncebench_iceberg.commit import Unanswered
+from oncebench_iceberg.driver import _cause
 from oncebench_iceberg.job import IcebergTable
 from oncebench_iceberg.marker import Keys, effective, marks_of
 from pyiceberg.schema import Schema
@@ -23,6 +25,7 @@ from pyspark.sql import types as t
 
 from oncebench.delivery.contract import WHOLE_BATCH
 from oncebench.delivery.errors import DeliveryFailed, RefusedStart
+from oncebench.delivery.failures.cause import UNLESS_THERE
 
 KEYS = Keys("job")
 
@@ -241,3 +244,8 @@ def test_a_job_names_warehouse_and_table() -> None:
     sink = IcebergTable("/data/warehouse", "shop.orders", sink_id="job")
     assert Place.of({"output": sink.output, **sink.more}) == Place(Path("/data/warehouse"), "shop.orders")
     assert sink.kind == "iceberg"
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_only_a_marked_batch_may_be_in_the_table_after_a_restart(marked: bool) -> None:
+    assert (_cause(Unanswered("late"), marked).restart == UNLESS_THERE) == marked
