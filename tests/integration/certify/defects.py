@@ -26,10 +26,13 @@ DEFECTS: Mapping[str, tuple[str, str]] = {
 }
 
 
+def _jars(sink: str) -> str:
+    return ",".join(str(jar) for bundle in SINKS[sink].jars for jar in jars(bundle))
+
+
 def delta() -> dict[str, str]:
     """Returns the Spark settings that a Delta table needs."""
-    found = ",".join(str(jar) for bundle in SINKS["delta"].jars for jar in jars(bundle))
-    return {**SINKS["delta"].spark, "spark.jars": found}
+    return {**SINKS["delta"].spark, "spark.jars": _jars("delta")}
 
 
 # Sinks that users write with public packages, each with a scenario that finds its defect, and the anomaly.
@@ -51,12 +54,12 @@ PUBLIC: Mapping[str, tuple[str, str, Callable[[], dict[str, Any]]]] = {
         "DUP",
         lambda: {"write": "kafka_sinks:write_batch", "read": "kafka_sinks:read_rows", "setup": "kafka_sinks:empty"},
     ),
-    "an upsert by a random key": (
+    "an upsert through JDBC by a random key": (
         "kill-after-call",
         "DUP",
         lambda: {
             "write": "table_sinks:upsert_by_random_key", "read": "table_sinks:read_postgres",
-            "setup": "table_sinks:empty",
+            "setup": "table_sinks:empty", "spark": {"spark.jars": _jars("postgres")},
         },
     ),
     "an early return on a batch that was seen": (

@@ -1,21 +1,22 @@
-"""Sinks of a user that write to tables: Delta without txnVersion, and PostgreSQL with a random key."""
+"""Sinks of a user that write to tables: Delta without txnVersion, and an upsert through JDBC by a random key."""
 
 from __future__ import annotations
 
 import os
-import uuid
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import psycopg
 from deltalake import DeltaTable
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import dict_row
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import expr
 
 UPSERT = """
-INSERT INTO certify_rows VALUES (%s, %s, %s, %s, %s, %s, %s)
+INSERT INTO certify_rows (id, session_key, j, events, total, checksum, ended_at)
+SELECT id, session_key, j, events, total, checksum, ended_at FROM certify_staged
 ON CONFLICT (id) DO UPDATE SET total = EXCLUDED.total, checksum = EXCLUDED.checksum
 """
 
@@ -48,14 +49,14 @@ def empty() -> None:
         )
 
 
-def _upsert(rows: Iterator[Row]) -> None:
-    with closing(_connect()) as connection, connection, connection.cursor() as cursor:
-        cursor.executemany(UPSERT, [(uuid.uuid4().hex, *row) for row in rows])
-
-
 def upsert_by_random_key(df: DataFrame, batch_id: int) -> None:
     """At-least-once: a replay has other keys, so it inserts the rows again."""
-    df.foreachPartition(_upsert)
+    given = conninfo_to_dict(os.environ["ONCEBENCH_POSTGRES"])
+    url = f"jdbc:postgresql://{given['host']}:{given['port']}/{given['dbname']}"
+    login = {"user": str(given["user"]), "password": str(given["password"]), "driver": "org.postgresql.Driver"}
+    df.withColumn("id", expr("uuid()")).write.jdbc(url, "certify_staged", mode="overwrite", properties=login)
+    with closing(_connect()) as connection, connection:
+        connection.execute(UPSERT)
 
 
 def read_postgres() -> list[dict[str, Any]]:
