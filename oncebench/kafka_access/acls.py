@@ -55,6 +55,13 @@ class Right:
     without: str = ""
 
 
+def advice(operations: Iterable[str], on: Resource) -> str:
+    """Returns what an error message advises if rights on a resource are missing, without a full stop."""
+    words = list(operations)
+    rights = (Right(word, on, "") for word in words)
+    return f"Grant {' and '.join(words)} on it: {grant(rights, 'User:NAME', 'HOST:PORT')}"
+
+
 def grant(right: Iterable[Right], principal: str, servers: str, command_config: str = "") -> str:
     """Returns the command that grants rights on one resource.
 

@@ -4,11 +4,12 @@ import time
 import uuid
 from collections.abc import Mapping
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from oncebench.errors import UserError
 from oncebench.kafka_access.access import KafkaAccess
+from oncebench.kafka_access.acls import TOPIC, Resource, advice
 
 _TIMEOUT_S = 30.0  # for one request; a broker on a loaded laptop may pause for seconds
 _POLL_S = 0.02
@@ -49,8 +50,10 @@ class Kafka:
                     )
                 time.sleep(_POLL_S)
         except KafkaException as error:
-            reason = error.args[0].str()
-            raise UserError(f"topic {name} can't be created on {self.bootstrap_servers}: {reason}") from error
+            failed = error.args[0]
+            refused = failed.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+            right = f". {advice(('Create',), Resource(TOPIC, name))}" if refused else ""
+            raise UserError(f"topic {name} can't be created on {self.bootstrap_servers}: {failed.str()}{right}") from error
         return name
 
     def fresh_topic(self, prefix: str, partitions: int, config: Mapping[str, str] | None = None) -> str:
@@ -76,5 +79,9 @@ class Kafka:
 
 def _has_leaders(admin: AdminClient, name: str, partitions: int) -> bool:
     topic = admin.list_topics(name, timeout=_TIMEOUT_S).topics[name]
+    if topic.error is not None and topic.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        raise UserError(
+            f"topic {name} was created and is closed to this user. {advice(('Read', 'Write'), Resource(TOPIC, name))}"
+        )
     ready = [p for p in topic.partitions.values() if p.error is None and p.leader >= 0]
     return topic.error is None and len(ready) == partitions

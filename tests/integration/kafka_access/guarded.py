@@ -6,6 +6,8 @@ until `granted`. Each case takes a new user, so no case waits for a right to be 
 
 from __future__ import annotations
 
+import argparse
+import shlex
 import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -23,7 +25,7 @@ from confluent_kafka.admin import (
 
 from oncebench.downloads.java import find_java
 from oncebench.kafka_access.access import KafkaAccess
-from oncebench.kafka_access.acls import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, Right
+from oncebench.kafka_access.acls import CLUSTER, CLUSTER_NAME, GROUP, TOPIC, TRANSACTIONAL_ID, Resource, Right
 from oncebench.kafka_access.jaas import MODULES
 from oncebench.lab.lab import QUICK_ABORTS
 from oncebench.processes.ports import LOOPBACK, free_ports
@@ -32,14 +34,14 @@ from oncebench.servers.kafka.class_archive import start_files
 from oncebench.servers.kafka.settings import CLIENTS, CONTROLLER, BrokerSettings
 
 LOGIN = "LOGIN"
-USERS = 80  # one for each case
+USERS = 120  # one for each case
 PASSWORD = "secret-of-a-test"
 LIMIT_S = 30.0
 _OPERATIONS = {
     "Read": AclOperation.READ, "Write": AclOperation.WRITE, "Create": AclOperation.CREATE, "Alter": AclOperation.ALTER,
     "Describe": AclOperation.DESCRIBE, "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
 }  # fmt: skip
-_KINDS = {
+KINDS = {
     TOPIC: ResourceType.TOPIC, GROUP: ResourceType.GROUP, CLUSTER: ResourceType.BROKER,
     TRANSACTIONAL_ID: ResourceType.TRANSACTIONAL_ID,
 }  # fmt: skip
@@ -78,15 +80,24 @@ class Guarded:
         """The user's way to the broker."""
         return KafkaAccess(self.servers, "", self.settings(user))
 
+    def file(self, folder: Path, user: str) -> Path:
+        """A file of the user's settings."""
+        path = folder / f"{user}.properties"
+        path.write_text("".join(f"{name}={value}\n" for name, value in self.settings(user).items()))
+        return path
+
+    def run(self, printed: str) -> None:
+        """Does what the printed commands say, as kafka-acls.sh does."""
+        self._make([each for line in printed.splitlines() if line and line[0] != "#" for each in bindings(line)])
+
     def grant(self, user: str, rights: Iterable[Right]) -> None:
         """Grants rights, and waits until the broker applies them."""
-        wanted = [_binding(user, right) for right in rights]
+        self._make([_binding(user, right) for right in rights])
+
+    def _make(self, wanted: Collection[AclBinding]) -> None:
         admin = self.broker.admin()
         for made in admin.create_acls(wanted).values() if wanted else ():
             made.result(LIMIT_S)
-        self.wait_for_entries(wanted)
-
-    def wait_for_entries(self, wanted: Collection[AclBinding]) -> None:
         deadline = time.monotonic() + LIMIT_S
         while not set(wanted) <= self.entries():
             assert time.monotonic() < deadline, f"waited {LIMIT_S:g} s for the broker to allow it"
@@ -98,9 +109,27 @@ class Guarded:
         return set(admin.describe_acls(_EVERY).result(LIMIT_S))
 
 
+def bindings(command: str) -> list[AclBinding]:
+    """The entries that a kafka-acls.sh command makes."""
+    program, *words = shlex.split(command)
+    assert program == "kafka-acls.sh"
+    parser = argparse.ArgumentParser(exit_on_error=False, allow_abbrev=False)
+    for option in ("bootstrap-server", "allow-principal", *KINDS):
+        parser.add_argument(f"--{option}", action="store_true" if option == CLUSTER else "store")
+    parser.add_argument("--add", action="store_true", required=True)
+    parser.add_argument("--operation", action="append", required=True)
+    parser.add_argument("--resource-pattern-type", default="literal")
+    given = vars(parser.parse_args(words))
+    (kind,) = (kind for kind in KINDS if given[kind.replace("-", "_")])
+    name = CLUSTER_NAME if kind == CLUSTER else given[kind.replace("-", "_")]
+    user = given["allow_principal"].removeprefix("User:")
+    on = Resource(kind, name, given["resource_pattern_type"])
+    return [_binding(user, Right(operation, on, "")) for operation in given["operation"]]
+
+
 def _binding(user: str, right: Right) -> AclBinding:
     pattern = ResourcePatternType[right.on.pattern.upper()]
-    return AclBinding(_KINDS[right.on.kind], right.on.name, pattern, f"User:{user}", "*",
+    return AclBinding(KINDS[right.on.kind], right.on.name, pattern, f"User:{user}", "*",
                       _OPERATIONS[right.operation], AclPermissionType.ALLOW)  # fmt: skip
 
 
