@@ -185,7 +185,7 @@ def _opened(request: Request) -> Iterator[LeftOpen]:
     try:
         owner = _owner(request, kafka)
         with (
-            kafka_answers(kafka.get("bootstrap.servers", ""), owner.settings.sink_id),
+            kafka_answers(kafka.get("bootstrap.servers", ""), owner.settings),
             closing(LeftOpen(owner)) as left,
         ):
             yield left

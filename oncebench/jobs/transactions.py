@@ -271,13 +271,18 @@ def _begun(found: list[Left]) -> set[tuple[str, float | None]]:
 
 
 @contextmanager
-def kafka_answers(servers: str, sink_id: str) -> Iterator[None]:
-    """Converts errors of both Kafka clients to one that names the cluster and the next step."""
+def kafka_answers(servers: str, settings: SinkSettings) -> Iterator[None]:
+    """Converts errors of both Kafka clients to one that names the cluster and the next step.
+
+    Args:
+        servers: of the cluster.
+        settings: of the job's sink, for commands that name its topic, groups and transactional ids.
+    """
     try:
         yield
     except (KafkaException, KafkaError) as error:
         text = error.args[0] if error.args else repr(error)
-        cause = named(of_error(error), sink_id=sink_id)
+        cause = named(of_error(error), str(settings.output["output"]), settings.sink_id)
         if cause.permanent:
             raise RefusedStart(
                 f"Kafka at {servers}: {cause.reason} ({text}). {cause.remedy}, then call again."

@@ -23,11 +23,10 @@ from oncebench.kafka_access.acls import (
     Resource,
     Right,
 )
+from oncebench.servers.kafka.topics import RUNS
 from oncebench.sinks.kafka.hanging_transactions import OFFSETS_TOPIC
 from oncebench.sinks.kafka.names import transactional_ids
 
-# The names of topics, groups and transactional ids of each run begin so (oncebench.run.cell, oncebench.commands.load).
-RUNS = "ob-"
 _CLUSTER = Resource(CLUSTER, CLUSTER_NAME)
 
 
