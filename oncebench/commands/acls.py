@@ -30,7 +30,7 @@ class _Choice:
 
 def _job(names: Names) -> Job:
     guarantee, output = names.get("guarantee", ""), names.get("output", "")
-    if bool(output) != bool(guarantee):
+    if bool(output) != bool(guarantee) or ("variant" in names and not guarantee):
         raise UserError(
             "a job into Kafka needs both --output and --guarantee; a job into another sink needs neither",
             exit_code=ExitCode.USAGE,

@@ -193,12 +193,12 @@ def _hanging(program: str) -> list[Right]:
             "Read",
             Resource(TOPIC, OFFSETS_TOPIC),
             "lists transactions that Kafka has failed to end",
-            f"the {program} does not find markers of such transactions, and warns",
+            f"the {program} does not find transactions that Kafka has failed to end there, and warns",
         ),
         Right(
             "Alter",
             _CLUSTER,
             "ends transactions that Kafka has failed to end",
-            f"the {program} stops at such a transaction, until its user has this right",
+            f"the {program} stops at a transaction that Kafka has failed to end",
         ),
     ]

@@ -25,7 +25,7 @@ from tests.integration.kafka_access.guarded import Guarded, guarded_kafka
 from tests.pipelines import WAIT_S, Fixture, every_row, session
 from tests.starts import run_until, start_once
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 # The first line of every JVM of Spark in the log. A refusal before it takes 1 to 3 s on idle cores.
 SPARK_STARTS = "Using incubator modules"
 # Brokers derive Describe from these.

@@ -30,7 +30,7 @@ from tests.integration.kafka_access.test_rights import named
 from tests.integration.sinks.test_hanging_transactions import World
 from tests.small_job import PARTITIONS, SmallJob
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 LIMIT_S = 240  # a job of the test imports Spark, which takes a minute on a busy machine
 Outcome = tuple[bool, str]
 
