@@ -56,20 +56,27 @@ PROGRAMS: Mapping[str, _Choice] = {
 
 @click.command()
 @click.option("--principal", required=True, metavar="TYPE:NAME", help="Kafka user of the program, like User:orders.")
-@click.option("--for", "program", type=click.Choice(list(PROGRAMS)), default="job", show_default=True,
-              help="Program that the user runs. `transactions-list` only lists; `run` also stands for compare, faults, "
-              "sustain, batches and profile.")
+@click.option(
+    "--for",
+    "program",
+    type=click.Choice(list(PROGRAMS)),
+    default="job",
+    show_default=True,
+    help="Program that the user runs. `transactions-list` only lists; `run` also stands for compare, faults, "
+    "sustain, batches and profile.",
+)
 @click.option("--guarantee", type=click.Choice(GUARANTEES), help="Delivery guarantee of a job into Kafka.")
 @click.option("--variant", help="Protocol that keeps the guarantee; its variants need the same rights.")
-@click.option("--input", "input_topic", metavar="TOPIC", help="Topic that the job reads or the load writes [load: a "
-              "new topic].")
+@click.option(
+    "--input", "input_topic", metavar="TOPIC", help="Topic that the job reads or the load writes [load: a new topic]."
+)
 @click.option("--output", metavar="TOPIC", help="Topic that the job writes; not for a job into another sink.")
 @click.option("--quarantine", metavar="TOPIC", help="Topic for rejected records, if the job has one.")
 @click.option("--sink-id", metavar="ID", help="The job's sink_id. Its groups and transactional ids begin with it.")
 @click.option("--bootstrap-servers", metavar="HOST:PORT,..", default=_PLACEHOLDER, help="Your Kafka, for the commands.")
 @click.option("--command-config", metavar="FILE", default="",
               help="Your file of an administrator's login, for the commands. It is not read.")  # fmt: skip
-def acls(  # noqa: PLR0913  an option each
+def acls(
     principal: str,
     program: str,
     guarantee: str | None,

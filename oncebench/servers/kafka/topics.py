@@ -96,8 +96,6 @@ def _advice(operation: str, name: str, begins: str) -> str:
 def _has_leaders(admin: AdminClient, name: str, partitions: int, begins: str) -> bool:
     topic = admin.list_topics(name, timeout=_TIMEOUT_S).topics[name]
     if topic.error is not None and topic.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-        raise UserError(
-            f"topic {name} was created, and is closed to this user. {_advice('Write', name, begins)}"
-        )
+        raise UserError(f"topic {name} was created, and is closed to this user. {_advice('Write', name, begins)}")
     ready = [p for p in topic.partitions.values() if p.error is None and p.leader >= 0]
     return topic.error is None and len(ready) == partitions

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 LIMIT_S = 60.0
 PAUSE_S = 0.05
 # How often a wait for a number looks whether it will ever come. The first look is early, because a missing right shows
-# within milliseconds. Later looks are rare, because each repeats the request, which a slow broker may be about to answer.
+# within milliseconds. Later looks are rare: each repeats the request, which a slow broker may be about to answer.
 FIRST_LOOK_S, LOOK_S = 1.0, 10.0
 # Markers are read in parallel, each by its own client: a start with some partitions takes as long as with one.
 READ_THREADS = 8

@@ -48,7 +48,9 @@ def job_of(world: Fixture, guarantee: str) -> Job:
     return Job(guarantee, world.input, world.output, world.output, world.quarantine)
 
 
-def config_of(world: Fixture, guarded: Guarded, user: str, guarantee: str, variant: str, *faults: str) -> PipelineConfig:
+def config_of(
+    world: Fixture, guarded: Guarded, user: str, guarantee: str, variant: str, *faults: str
+) -> PipelineConfig:
     access = {"bootstrap_servers": guarded.servers, "kafka": guarded.settings(user)}
     return world.config(guarantee, variant, *faults, **access)
 
@@ -78,7 +80,9 @@ def test_a_user_with_only_the_printed_rights_runs_the_job(
 ) -> None:
     user = guarded.new_user()
     names = ("--input", world.input, "--output", world.output, "--sink-id", world.output)
-    guarded.run(printed("--principal", f"User:{user}", "--guarantee", guarantee, *names, "--quarantine", world.quarantine))
+    guarded.run(
+        printed("--principal", f"User:{user}", "--guarantee", guarantee, *names, "--quarantine", world.quarantine)
+    )
     world.send([*session("a"), *session("bb"), (b"k", b"not JSON")])
     killed = ("after-decision@batch=0",) if variant == "two-phase" else ()
     config = config_of(world, guarded, user, guarantee, variant, *killed)

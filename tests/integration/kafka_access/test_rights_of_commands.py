@@ -166,7 +166,7 @@ def test_a_transaction_that_kafka_failed_to_end_needs_alter_on_the_cluster(guard
     world = World(guarded.broker)
     world.ends(commit=True)
     world.leaves_open()
-    find, alter = [right for right in OpenTransactions(world.topic, world.sink_id, ends=True).rights() if right.without]
+    _, alter = [right for right in OpenTransactions(world.topic, world.sink_id, ends=True).rights() if right.without]
     user = guarded.new_user()
     guarded.grant(user, needed(OpenTransactions(world.topic, world.sink_id, ends=True)))
 
