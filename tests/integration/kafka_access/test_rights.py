@@ -89,7 +89,7 @@ def test_a_user_with_only_the_printed_rights_runs_the_job(
     if killed:
         with start_once(world, config) as first:
             assert first.wait(WAIT_S)
-            assert first.returncode == -9, first.log.read_text()
+        assert first.returncode == -9, first.log.read_text()
     with start_once(world, config) as last:
         run_until(world, config, last)
     assert world.visible() == every_row("a", "bb")
