@@ -5,11 +5,14 @@ of the load, also after a broker failure, if the broker is back within `delivery
 """
 
 import time
+from contextlib import suppress
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
+from confluent_kafka.admin import AclOperation, AdminClient
 
 from loadgen.config import LoadConfig
 from loadgen.errors import ConfigError, LoadError
+from oncebench.kafka_access.acls import TOPIC, Resource, advice
 from oncebench.kafka_access.connection import is_secured, why_refused
 from oncebench.kafka_repair.addresses import RECOVERY
 
@@ -93,7 +96,10 @@ def connect(config: LoadConfig) -> Producer:
                 f" ({reason(error)}). Check that it is running and that the address is right."
             ) from error
         if topic.error is None and topic.partitions:
+            _refuse_closed(config)
             return producer
+        if topic.error is not None and topic.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise _closed(config)
         if time.monotonic() > deadline:
             if topic.error is None or topic.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 where = config.bootstrap_servers
@@ -103,6 +109,23 @@ def connect(config: LoadConfig) -> Producer:
                 )
             raise LoadError(f"topic {config.topic!r} cannot be used: {topic.error.str()}")
         time.sleep(0.1)
+
+
+def _refuse_closed(config: LoadConfig) -> None:
+    """Raises LoadError if this user may not write the topic. A broker that does not answer is found out later."""
+    admin = AdminClient({**config.access.client, "log_level": 0})
+    asked = admin.describe_topics(
+        TopicCollection([config.topic]), include_authorized_operations=True, request_timeout=CONNECT_TIMEOUT_S
+    )
+    with suppress(KafkaException):
+        allowed = asked[config.topic].result().authorized_operations  # None: the broker has no authorizer
+        if allowed is not None and AclOperation.WRITE not in allowed:
+            raise _closed(config)
+
+
+def _closed(config: LoadConfig) -> LoadError:
+    right = advice(("Write",), Resource(TOPIC, config.topic))
+    return LoadError(f"topic {config.topic!r} at {config.bootstrap_servers} is closed to this user. {right}")
 
 
 def reason(error: KafkaException) -> str:

@@ -36,6 +36,7 @@ COMMANDS = {
     "load": "Run the load generator alone, against any Kafka.",
     "requeue": "Send rejected records back from the quarantine topic.",
     "transactions": "List, commit or abort what a dead job left open.",
+    "acls": "Print the commands that grant a Kafka user its rights.",
     "audit": "Judge a stored run again.",
     "table": "Print tables from stored reports, or publish the results page.",
     "list": "List sinks, guarantees, variants, faults and profiles.",

@@ -96,12 +96,12 @@ class Job:
         driver = uuid.uuid4().hex
         with suppress(KafkaException):  # a Kafka that does not answer is reported by the second look
             self._refuse_unfit_topics(FIRST_LOOK_S, {"log_level": 0})
-        with kafka_must_answer(config.bootstrap_servers):
+        with kafka_must_answer(config.bootstrap_servers, config.sink_id):
             sink = open_sink(target.kind, config, driver)
         with closing(sink):
             journal = open_journal(config.checkpoint, identity_of(target, config.partitions), driver)
             checks = self._checks = StartChecks(config, target, journal)
-            with kafka_must_answer(config.bootstrap_servers):
+            with kafka_must_answer(config.bootstrap_servers, config.sink_id):
                 checks.check_input()
                 start_sink(sink, target, journal, checks.output, config.trigger_ms / 1000)
                 monitoring = Monitoring(config.kafka_client, config.monitoring_group, config.input_topic)
@@ -112,11 +112,11 @@ class Job:
                     return
                 raise
             try:
-                with kafka_must_answer(config.bootstrap_servers):
+                with kafka_must_answer(config.bootstrap_servers, config.sink_id):
                     self._refuse_unfit_topics(settings.LIMIT_S)
                 self._note_start(journal)
                 self._warm_up(spark, sink)
-                with kafka_must_answer(config.bootstrap_servers):
+                with kafka_must_answer(config.bootstrap_servers, config.sink_id):
                     checks.record(sink, self._progress)
                 Listener(self._progress, monitoring, config.input_topic, self._fail).listen(spark)
                 self._run_query(spark, target, sink, journal, checks)

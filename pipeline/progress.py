@@ -40,16 +40,20 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from oncebench.delivery.batch import Batch
+from oncebench.delivery.failures.cause import UNKNOWN
+from oncebench.delivery.failures.kafka import named, of_error
 from oncebench.jobs.checkpoint import offsets_of
 from oncebench.kafka_repair.addresses import RECOVERY
 
 # Some 90,000 batches of 0.7 KB: five hours at five batches a second, and little for a disk that holds a checkpoint.
 MOST_BYTES = 64 * 1024 * 1024
+# How long a stop waits for the answer to the last position. A broker that refuses it answers in milliseconds.
+_ANSWER_S = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -131,24 +135,55 @@ class Progress:
 
 
 class Monitoring:
-    """Commits the pipeline's position to a consumer group for monitoring."""
+    """Commits the pipeline's position to a consumer group for monitoring.
+
+    Nothing depends on the group. If this user may not use it, a warning names the right, once.
+    """
 
     def __init__(self, client: Mapping[str, Any], group: str, topic: str) -> None:
-        self._topic = topic
-        self._consumer = Consumer({**client, **RECOVERY, "group.id": group, "enable.auto.commit": False})
+        self._group, self._topic = group, topic
+        self._answered, self._refused = True, False
+        settings = {"group.id": group, "enable.auto.commit": False, "on_commit": self._note_answer}
+        self._consumer: Consumer | None = Consumer({**client, **RECOVERY, **settings})
 
     def commit(self, offsets: Mapping[str, int]) -> None:
         """Sends the position without waiting for the answer."""
+        if self._consumer is None or self._refused:
+            return
         positions = [TopicPartition(self._topic, int(p), offset) for p, offset in offsets.items()]
         try:
             self._consumer.commit(offsets=positions, asynchronous=True)
-            self._consumer.poll(0)
+            self._answered = False
+            self._look(0.0)
         except KafkaException as error:
             _log.warning("could not commit the position for monitoring: %s", error)
 
     def close(self) -> None:
         """Closes the connection."""
-        self._consumer.close()
+        if self._consumer is None:
+            return
+        if not self._answered and not self._refused:
+            self._look(_ANSWER_S)
+        if not self._refused:
+            self._consumer.close()
+        self._consumer = None  # without `close`, which would wait a minute for the refused commit
+
+    def _note_answer(self, error: KafkaError | None, _positions: list[TopicPartition]) -> None:
+        self._answered = error is None
+
+    def _look(self, limit_s: float) -> None:
+        """Takes the cluster's answers, and stops the commits if it refuses them for a lasting reason."""
+        assert self._consumer is not None, "close() comes last"
+        event = self._consumer.poll(limit_s)
+        refusal = None if event is None else event.error()
+        cause = UNKNOWN if refusal is None else of_error(refusal)
+        if not cause.permanent:
+            return
+        self._refused = True
+        remedy = named(cause, self._topic, self._group.rsplit(".", 1)[0]).remedy
+        _log.warning(
+            "group %s gets no positions, so no tool shows the lag of this job: %s. %s", self._group, refusal, remedy
+        )
 
 
 class Listener:

@@ -183,7 +183,11 @@ _STEPS: Mapping[Decision, str] = {
 def _opened(request: Request) -> Iterator[LeftOpen]:
     kafka: Mapping[str, str] = {} if request.kafka is None else external(request.kafka).access.client
     try:
-        with kafka_answers(kafka.get("bootstrap.servers", "")), closing(LeftOpen(_owner(request, kafka))) as left:
+        owner = _owner(request, kafka)
+        with (
+            kafka_answers(kafka.get("bootstrap.servers", ""), owner.settings),
+            closing(LeftOpen(owner)) as left,
+        ):
             yield left
     except RefusedStart as refused:
         raise UserError(str(refused), exit_code=ExitCode.USAGE) from None

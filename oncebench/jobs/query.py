@@ -128,7 +128,7 @@ def _writer(
     )
     client = settings.kafka or (quarantine.client if quarantine else {})
     refuse_access(client)
-    with kafka_must_answer(str(client.get("bootstrap.servers", ""))):
+    with kafka_must_answer(str(client.get("bootstrap.servers", "")), sink.sink_id):
         opened = kind.open(settings)
         opened.check_schema(rows.schema)
         each = deliverable(rows, opened)

@@ -16,7 +16,7 @@ from kafka.errors import KafkaError
 
 from oncebench.delivery.contract import EXACTLY_ONCE, Sink
 from oncebench.delivery.errors import NoKafka, RefusedStart
-from oncebench.delivery.failures.kafka import of_error
+from oncebench.delivery.failures.kafka import named, of_error
 from oncebench.delivery.journal import Identity, Journal
 from oncebench.delivery.starts.drivers import refuse_newer_sink
 from oncebench.jobs.checkpoint import begun_at, last_batch, open_batch
@@ -73,13 +73,18 @@ def refuse_access(client: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def kafka_must_answer(servers: str) -> Iterator[None]:
-    """Converts errors of both Kafka clients to one that names the cluster and the next step."""
+def kafka_must_answer(servers: str, sink_id: str) -> Iterator[None]:
+    """Converts errors of both Kafka clients to one that names the cluster and the next step.
+
+    Args:
+        servers: of the cluster.
+        sink_id: of the job, for commands that name its groups and transactional ids.
+    """
     try:
         yield
     except (KafkaException, KafkaError) as error:
         text = error.args[0] if error.args else repr(error)
-        cause = of_error(error)
+        cause = named(of_error(error), sink_id=sink_id)
         if cause.permanent:
             raise RefusedStart(
                 f"Kafka at {servers}: {cause.reason} ({text}). {cause.remedy}, then start again."

@@ -23,7 +23,7 @@ from kafka.errors import KafkaError
 
 from oncebench.delivery.contract import SinkKind, SinkSettings
 from oncebench.delivery.errors import NoKafka, RefusedStart
-from oncebench.delivery.failures.kafka import of_error
+from oncebench.delivery.failures.kafka import named, of_error
 from oncebench.delivery.journal import Identity, Journal, look_into, open_journal
 from oncebench.delivery.protocols import choose, exactly_once_two_phase, protocol_of
 from oncebench.delivery.starts.drivers import refuse_newer_sink
@@ -271,12 +271,18 @@ def _begun(found: list[Left]) -> set[tuple[str, float | None]]:
 
 
 @contextmanager
-def kafka_answers(servers: str) -> Iterator[None]:
-    """Converts errors of both Kafka clients to one that names the cluster and the next step."""
+def kafka_answers(servers: str, settings: SinkSettings) -> Iterator[None]:
+    """Converts errors of both Kafka clients to one that names the cluster and the next step.
+
+    Args:
+        servers: of the cluster.
+        settings: of the job's sink, for commands that name its topic, groups and transactional ids.
+    """
     try:
         yield
     except (KafkaException, KafkaError) as error:
-        text, cause = error.args[0] if error.args else repr(error), of_error(error)
+        text = error.args[0] if error.args else repr(error)
+        cause = named(of_error(error), str(settings.output["output"]), settings.sink_id)
         if cause.permanent:
             raise RefusedStart(
                 f"Kafka at {servers}: {cause.reason} ({text}). {cause.remedy}, then call again."

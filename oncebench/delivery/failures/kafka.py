@@ -23,9 +23,11 @@ from oncebench.kafka_repair import fatal
 _ADD = "kafka-acls.sh --bootstrap-server HOST:PORT --add --allow-principal User:NAME"
 _GROUPS = (
     "Grant it Read on it, or on the sink's groups: "
-    f"{_ADD} --operation Read --group SINK_ID --resource-pattern-type prefixed"
+    f"{_ADD} --operation Read --group SINK_ID. --resource-pattern-type prefixed"
 )
-_IDS = f"Grant it Write on them: {_ADD} --operation Write --transactional-id SINK_ID --resource-pattern-type prefixed"
+_IDS = (
+    f"Grant it Write on them: {_ADD} --operation Write --transactional-id SINK_ID.txn. --resource-pattern-type prefixed"
+)
 # A sink with markers also needs Read on its own output: Kafka asks for it when an offset of the topic is stored.
 _TOPIC_RIGHT = (
     f"Grant it Read (input), or Read and Write (output): {_ADD} --operation Read --operation Write --topic TOPIC"

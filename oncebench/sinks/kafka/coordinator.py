@@ -42,6 +42,9 @@ FENCE_CHUNK = 100
 # producer.
 NO_COORDINATOR = -1
 
+# The end of an id that no producer has: their ids have a generation there (oncebench.sinks.kafka.names).
+NO_ID = "none"
+
 # Kafka's error codes (org.apache.kafka.common.protocol.Errors).
 NONE = 0
 NO_ANSWER = -1  # not one of Kafka's codes: nothing came back
@@ -221,8 +224,20 @@ class Coordinator:
             )
         return found
 
+    def refuse_hidden(self, prefix: str) -> None:
+        """Asks for an id with this prefix. Without this look, ids that the user may not see look like no ids.
+
+        Raises:
+            AuthorizationError: this user may not describe such ids; `listed` then leaves them out.
+            KafkaError: the coordinator does not answer.
+        """
+        self.describe([f"{prefix}{NO_ID}"])
+
     def listed(self, prefix: str) -> list[Transaction]:
-        """Returns every transactional id with this prefix and its state; epochs are -1."""
+        """Returns every transactional id with this prefix and its state; epochs are -1.
+
+        The brokers leave out ids that this user may not describe: see `refuse_hidden`.
+        """
         listings = self._loaded(self._admin.list_transactions)
         return [
             Transaction(seen.transactional_id, seen.producer_id, -1, str(seen.state.value))

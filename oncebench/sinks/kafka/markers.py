@@ -29,8 +29,9 @@ _log = logging.getLogger(__name__)
 # As long as a commit retries (oncebench.sinks.kafka.sink): reading a marker is never the strictest step of a batch.
 LIMIT_S = 60.0
 PAUSE_S = 0.05
-# How often a wait for a number looks whether it will ever come.
-LOOK_S = 10.0
+# How often a wait for a number looks whether it will ever come. The first look is early, because a missing right shows
+# within milliseconds. Later looks are rare: each repeats the request, which a slow broker may be about to answer.
+FIRST_LOOK_S, LOOK_S = 1.0, 10.0
 # Markers are read in parallel, each by its own client: a start with some partitions takes as long as with one.
 READ_THREADS = 8
 # UNSTABLE_OFFSET_COMMIT: a transaction that contains offsets of this group has not ended yet.
@@ -196,9 +197,10 @@ def _committed(consumer: Consumer, place: TopicPartition) -> list[TopicPartition
     While the coordinator refuses this user, librdkafka asks again until the time-out, and reports why as an event.
     """
     deadline = time.monotonic() + LIMIT_S
+    look_s = FIRST_LOOK_S
     while True:
         try:
-            found: list[TopicPartition] = consumer.committed([place], timeout=LOOK_S)
+            found: list[TopicPartition] = consumer.committed([place], timeout=look_s)
             return found
         except KafkaException as error:
             event = consumer.poll(0)
@@ -206,6 +208,7 @@ def _committed(consumer: Consumer, place: TopicPartition) -> list[TopicPartition
                 raise KafkaException(event.error()) from error
             if error.args[0].code() != KafkaError._TIMED_OUT or time.monotonic() > deadline:
                 raise
+            look_s = min(look_s * 2, LOOK_S)
 
 
 def member_of(client: Mapping[str, Any], group: str, stable: bool = True) -> Consumer:

@@ -24,11 +24,13 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
+from kafka.errors import AuthorizationError
 
 from oncebench.delivery.errors import ReadError
+from oncebench.kafka_access.acls import PREFIXED, TOPIC, TRANSACTIONAL_ID, Resource, advice
 from oncebench.kafka_repair.addresses import RECOVERY, Repair
 from oncebench.sinks.kafka.coordinator import Coordinator
-from oncebench.sinks.kafka.names import Names
+from oncebench.sinks.kafka.names import transactional_ids
 from oncebench.sinks.reader import End, ReadReport, Rows, now_us
 
 BATCH = 5_000  # records taken from the client's queue at a time: about 10 ms of work
@@ -56,7 +58,6 @@ _HOPELESS = frozenset(
     {
         KafkaError._AUTO_OFFSET_RESET,
         KafkaError.OFFSET_OUT_OF_RANGE,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError._AUTHENTICATION,
         KafkaError.INVALID_MSG,
         KafkaError._BAD_MSG,
@@ -148,8 +149,14 @@ class KafkaReader:
         """Returns the open transactions of the sink_id."""
         if self._sink_id is None:
             return []
+        prefix = transactional_ids(self._sink_id)
         with Coordinator.of(self._client) as coordinator:
-            listed = coordinator.listed(Names(self._sink_id, 0, self.topic).prefix)
+            try:
+                coordinator.refuse_hidden(prefix)
+            except AuthorizationError as error:
+                right = advice(("Describe",), Resource(TRANSACTIONAL_ID, prefix, PREFIXED))
+                raise ReadError(f"{self._where}: open transactions of the job are hidden ({error}). {right}") from error
+            listed = coordinator.listed(prefix)
         return [f"open transaction {txn.transactional_id}" for txn in listed if txn.state == "Ongoing"]
 
     def close(self) -> None:
@@ -184,6 +191,8 @@ class KafkaReader:
             elif error.code() == KafkaError._PARTITION_EOF:
                 number = message.partition()
                 self._reached[number] = max(self._reached[number], message.offset())
+            elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise self._closed(error)
             elif error.fatal() or error.code() in _HOPELESS:
                 raise ReadError(
                     f"{self._where} cannot be read further: {error.str()} ({error.name()}). If its records were "
@@ -207,6 +216,8 @@ class KafkaReader:
                 found = self._consumer.list_topics(self.topic, timeout=min(REQUEST_S, limit_s)).topics[self.topic]
                 if found.error is None and found.partitions:
                     return sorted(found.partitions)
+                if found.error is not None and found.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    raise self._closed(found.error)
                 why = str(found.error)
             except KafkaException as error:
                 why = error.args[0].str()
@@ -216,6 +227,10 @@ class KafkaReader:
                     "runs, and that the topic was created."
                 )
             time.sleep(SETTLE_PAUSE_S)
+
+    def _closed(self, error: KafkaError) -> ReadError:
+        right = advice(("Read",), Resource(TOPIC, self.topic))
+        return ReadError(f"{self._where} is closed to this user ({error.name()}). {right}")
 
     def _offsets(self, spec: OffsetSpec, level: IsolationLevel) -> dict[int, int]:
         """Returns offsets; retries while a broker restarts or has only just made the topic."""

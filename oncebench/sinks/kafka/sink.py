@@ -164,6 +164,7 @@ class KafkaSink(Sink):
             return
         self._check_timeout()
         self._coordinator = Coordinator.of(self._client)
+        self._coordinator.refuse_hidden(self._names.prefix)
         follows = self._publish_generation(generation)
         self._end_hanging(self._fence_now)
         # A worker uses its id again once a batch is committed. If the marker exists, the id's present transaction

@@ -175,7 +175,7 @@ def test_ids_that_this_user_may_not_use_end_the_warm_up_and_pass_once_the_right_
     warm_up = output.driver(variant, 1).warm_up_writer()
     with (
         denied(guarded, ResourceType.TRANSACTIONAL_ID, "*"),
-        pytest.raises(PermanentFailure, match=rf"--operation Write --transactional-id {output.sink_id} "),
+        pytest.raises(PermanentFailure, match=rf"--operation Write --transactional-id {output.sink_id}\.txn\. "),
     ):
         warm_up.write(Task(0), iter(()))
     warm_up.write(Task(0), iter(()))
@@ -188,7 +188,7 @@ def test_a_commit_that_this_user_may_not_make_is_refused_at_once_and_finished_la
     prepared = write(sink.prepare_writer(), 0, "first")
     with (
         denied(guarded, ResourceType.TRANSACTIONAL_ID, "*"),
-        pytest.raises(CommitRefused, match=rf"--operation Write --transactional-id {output.sink_id} "),
+        pytest.raises(CommitRefused, match=rf"--operation Write --transactional-id {output.sink_id}\.txn\. "),
     ):
         sink.commit(0, {0: prepared})
     assert sink.commit(0, {0: prepared}) == set()

@@ -103,7 +103,7 @@ def test_a_java_time_out_is_the_clients_and_a_refused_topic_is_named() -> None:
 
 
 def test_a_remedy_names_what_its_command_is_about() -> None:
-    assert of_kafka.named(of_kafka.BROKER[53], sink_id="s-1").remedy.count("--transactional-id s-1 ") == 1
+    assert of_kafka.named(of_kafka.BROKER[53], sink_id="s-1").remedy.count("--transactional-id s-1.txn. ") == 1
     assert of_kafka.named(UNKNOWN, "orders") is UNKNOWN, "or a message would say that no table has the code"
 
 

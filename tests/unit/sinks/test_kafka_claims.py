@@ -18,7 +18,7 @@ from oncebench.sinks.kafka.names import Names
     ("code", "kind", "advice"),
     [
         (KafkaError._WAIT_COORD, DeliveryFailed, "Start the missing brokers"),
-        (KafkaError.GROUP_AUTHORIZATION_FAILED, PermanentFailure, "--operation Read --group s "),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, PermanentFailure, "--operation Read --group s. "),
     ],
 )
 def test_a_claim_that_failed_says_what_to_do_and_that_the_rows_are_dropped(

@@ -48,6 +48,9 @@ class Cluster:
                 self.known[name] = replace(txn, state=PREPARED[txn.state])
                 self.open -= {each for each in self.open if each.producer_id == txn.producer_id} - self.forgets
 
+    def refuse_hidden(self, prefix: str) -> None:
+        """This user may see every id."""
+
     def listed(self, prefix: str) -> list[Transaction]:
         found = [replace(txn, epoch=-1) for name, txn in self.known.items() if name.startswith(prefix)]
         self.lists += 1
@@ -256,7 +259,7 @@ def test_a_fence_that_fails_after_a_doubtful_commit_asks_for_a_restart(driver: C
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        (53, r"TransactionalIdAuthorizationFailedError \(53\): .* --operation Write --transactional-id it "),
+        (53, r"TransactionalIdAuthorizationFailedError \(53\): .* --operation Write --transactional-id it.txn. "),
         (-1, "within 60 s"),
     ],
 )

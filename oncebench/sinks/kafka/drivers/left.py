@@ -70,6 +70,7 @@ class KafkaTransactions:
 
     def look(self) -> list[Left]:
         prefix = self._names.prefix
+        self._coordinator.refuse_hidden(prefix)
         working = [txn.transactional_id for txn in self._coordinator.listed(prefix) if txn.state in AT_WORK]
         found = [self._left(txn) for txn in self._coordinator.describe(working).values() if txn.state in AT_WORK]
         notes = DecisionNotes(self._offsets)
