@@ -206,6 +206,11 @@ def refuse_idle_outage(cell: Cell) -> None:
             "--outage has no effect here. It is the time from a random kill to the restart: give --random-kills too",
             exit_code=ExitCode.USAGE,
         )
+    if cell.outage_s and cell.brokers > 1:
+        raise UserError(
+            "--outage holds a commit back in a proxy, which is in front of one broker only. Leave out --brokers",
+            exit_code=ExitCode.USAGE,
+        )
 
 
 def existing_path(stored: Path) -> Path:

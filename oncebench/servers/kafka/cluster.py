@@ -8,10 +8,13 @@ single broker (see `broker`). If one broker does not start, all are killed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError
 
 from oncebench.downloads.java import Java, find_java
 from oncebench.kafka_access.access import KafkaAccess
@@ -72,6 +75,15 @@ class KafkaCluster(Kafka):
         """SIGCONT for every broker after `pause`."""
         self._each(KafkaBroker.resume)
 
+    def controller(self) -> int | None:
+        """The number of the active controller (KIP-595); None without an answer."""
+        try:
+            with closing(KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)) as admin:
+                quorum = admin.describe_metadata_quorum()
+        except KafkaError:
+            return None
+        return int(quorum["topics"][0]["partitions"][0]["leader_id"])
+
     def other_than(self, number: int) -> Kafka:
         """Another broker of the cluster, which answers while broker `number` is away."""
         return next(broker for other, broker in self.brokers.items() if other != number)
@@ -112,9 +124,7 @@ def start_cluster(
         for number, own in ports.items():
             data = work_dir / "kafka" / str(number) / "data"
             described = BrokerSettings(data, own, {}, settings or {}, number, controllers)
-            members[number] = KafkaBroker(
-                work_dir, described, java, files, _HEAP_MB, cluster_id, f"kafka-{number}.log"
-            )
+            members[number] = KafkaBroker(work_dir, described, java, files, _HEAP_MB, cluster_id, f"kafka-{number}.log")
             cluster_id = members[number].cluster_id
         cluster = KafkaCluster(members)
         try:

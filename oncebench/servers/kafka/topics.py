@@ -73,6 +73,14 @@ class Kafka:
         replicas = min(len(partition.replicas) for partition in partitions)
         return {"replicas": str(replicas), **{name: config[name].value for name in _DURABILITY}}
 
+    def partitions(self, topic: str) -> int:
+        """The number of a topic's partitions. Raises `UserError` without an answer within 30 s."""
+        try:
+            return len(self.admin().list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions)
+        except KafkaException as error:
+            reason = error.args[0].str()
+            raise UserError(f"{self.bootstrap_servers} does not list the partitions of {topic}: {reason}") from error
+
     def leader(self, topic: str, partition: int, timeout_s: float = _TIMEOUT_S) -> int | None:
         """The number of the broker that leads a partition; None without a leader, or without an answer in time."""
         try:
