@@ -1,8 +1,8 @@
 """Faults of one broker of several: of the leader of a partition, and of each broker in turn.
 
-Promise: at most one broker is away. A fault waits until every replica is in sync before it acts, and again before it
-ends. Meanwhile the pipeline runs, and a pipeline that dies is restarted. When the fault ends, or the run ends first,
-every broker is back.
+Promise: at most one broker is away. A fault waits for the end of every other such fault, and until all replicas are in
+sync; the pipeline is stopped meanwhile. While the broker is away the pipeline runs, and a pipeline that dies is
+restarted. When the fault ends, or the run ends first, every broker is back.
 
 Failure modes: the role has no partition yet, the leadership does not move, or replicas do not catch up within
 LIMIT_S: the fault is idle. A broker does not start (`UserError`).
@@ -11,7 +11,8 @@ LIMIT_S: the fault is idle. A broker does not start (`UserError`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from oncebench.faults.context import FaultContext, pausing, waiting
@@ -48,73 +49,75 @@ class _Leader:
 
 def kill_leader(context: FaultContext, _seconds: float, role: Role) -> Generator[None]:
     """Kills the broker with the role. Starts it again when the partition has another leader."""
-    leader = yield from _find(context, role)
-    if leader is None:
+    if (leader := (yield from _find(context, role))) is None:
         return
-    try:
+    with _disturbing(leader.cluster):
         leader.broker.kill()
         _note(context, "leader-killed", leader)
         context.resume_pipeline()
         yield from _fail_over(context, leader)
-    finally:
-        leader.cluster.start()
 
 
 def bounce_leader(context: FaultContext, _seconds: float, role: Role) -> Generator[None]:
     """Shuts the broker with the role down cleanly, while the pipeline runs, and starts it again."""
-    leader = yield from _find(context, role)
-    if leader is None:
+    if (leader := (yield from _find(context, role))) is None:
         return
-    try:
-        leader.broker.begin_stop()
+    with _disturbing(leader.cluster):
         _note(context, "leader-ends", leader)
         context.resume_pipeline()
-        yield from waiting(lambda: not leader.broker.alive, LIMIT_S)
-        leader.broker.stop()
+        yield from _end(leader.broker)
         yield from _fail_over(context, leader)
-    finally:
-        leader.cluster.start()
 
 
 def stop_leader(context: FaultContext, seconds: float, role: Role) -> Generator[None]:
     """Stops the broker with the role for `seconds`: its connections stay open, and nothing answers."""
-    leader = yield from _find(context, role)
-    if leader is None:
+    if (leader := (yield from _find(context, role))) is None:
         return
-    leader.broker.pause()
-    try:
-        _note(context, "leader-stopped", leader)
-        context.resume_pipeline()
-        with context.server_away():
-            yield from pausing(seconds)
-    finally:
-        successor = leader.successor()
-        leader.broker.resume()
-        context.note("leader-continued", broker=leader.number, **({} if successor is None else {"leads": successor}))
-    yield from _in_sync(context, leader.cluster)
+    with _disturbing(leader.cluster):
+        leader.broker.pause()
+        try:
+            _note(context, "leader-stopped", leader)
+            context.resume_pipeline()
+            with context.server_away():
+                yield from pausing(seconds)
+        finally:
+            successor = leader.successor()
+            leader.broker.resume()
+            moved = {} if successor is None else {"moved_to": successor}
+            context.note("leader-continued", broker=leader.number, **moved)
+        yield from _in_sync(context, leader.cluster)
 
 
 def rolling_restart(context: FaultContext, _seconds: float) -> Generator[None]:
     """Restarts every broker cleanly, the next one when all replicas are in sync again."""
     cluster: KafkaCluster = context.servers[KAFKA]
-    context.resume_pipeline()
-    try:
+    yield from waiting(lambda: not cluster.disturbed)
+    with _disturbing(cluster):
+        context.resume_pipeline()
         for number, broker in cluster.brokers.items():
             if not (yield from _in_sync(context, cluster)):
                 return
-            broker.begin_stop()
             context.note("broker-ends", broker=number)
-            yield from waiting(lambda broker=broker: not broker.alive, LIMIT_S)  # type: ignore[misc]
-            broker.stop()
+            yield from _end(broker)
             yield from _back(context, number, broker)
         yield from _in_sync(context, cluster)
+
+
+@contextmanager
+def _disturbing(cluster: KafkaCluster) -> Iterator[None]:
+    """No other fault takes a broker away inside this block. At its end every broker runs."""
+    cluster.disturbed = True
+    try:
+        yield
     finally:
         cluster.start()
+        cluster.disturbed = False
 
 
 def _find(context: FaultContext, role: Role) -> Generator[None, None, _Leader | None]:
     """The broker that has the role at this moment. Idle and None without one."""
     cluster: KafkaCluster = context.servers[KAFKA]
+    yield from waiting(lambda: not cluster.disturbed)
     if (yield from _in_sync(context, cluster)):
         place = role.place(context)
         number = None if place is None else cluster.leader(*place)
@@ -136,6 +139,13 @@ def _fail_over(context: FaultContext, leader: _Leader) -> Generator[None]:
     context.note("leader-moved", broker=successor)
     yield from _back(context, leader.number, leader.broker)
     yield from _in_sync(context, leader.cluster)
+
+
+def _end(broker: KafkaBroker) -> Generator[None]:
+    """Shuts a broker down cleanly while the run goes on."""
+    broker.begin_stop()
+    yield from waiting(lambda: not broker.alive, LIMIT_S)
+    broker.stop()
 
 
 def _back(context: FaultContext, number: int, broker: KafkaBroker) -> Generator[None]:

@@ -186,7 +186,8 @@ def _place(fault: Fault, report: Report) -> str:
     if not fault["hit"]:
         return "NOT hit"
     if fault["fault"] != RANDOM_KILL:
-        gap = (fault.get("recovery") or {}).get("longest_gap")
+        recovery = fault.get("recovery")  # older reports have none
+        gap = None if recovery is None else recovery.get("longest_gap")
         of_run = report["recovery"]["longest_gap"] or 0.0  # in the line on recovery
         said = gap is None or (len(report["faults"]) == 1 and gap <= of_run)
         return f"hit in batch {fault['batch']}" + ("" if said else f", {_seconds(gap)} without a row")

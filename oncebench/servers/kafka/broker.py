@@ -74,6 +74,7 @@ class KafkaBroker(Kafka):
             self._command = command(java, folder, flags, "kafka.Kafka", properties)
         self._child: Child | None = None
         self._log_offset = 0  # where the log of the newest start begins
+        self._has_served = False  # since the newest start
 
     @property
     def pid(self) -> int:
@@ -95,17 +96,21 @@ class KafkaBroker(Kafka):
             return
         if self._child is not None:
             self._child.kill_session()  # it died by itself, and must be reaped before the next start
+        self._has_served = False
         self._log_offset = self.log.stat().st_size if self.log.exists() else 0
         self._child = child.start("the Kafka broker", self._command, self.log)
 
     @property
     def serves(self) -> bool:
-        """Whether a started broker serves. Raises `UserError` if it ended."""
-        return is_serving(self._running(), self._log_offset)
+        """Whether a started broker serves. Raises `UserError` with the end of its log if it ended."""
+        assert self._child is not None, "begin_start() comes first"
+        return is_serving(self._child, self._log_offset)
 
     def wait_until_serving(self) -> None:
         """Returns when a started broker serves. If it does not: kills it, raises `UserError`."""
         assert self._child is not None, "begin_start() comes first"
+        if self._has_served:
+            return
         try:
             wait_until_serving(self._child, self._log_offset)
             found = self.admin().list_topics(timeout=_ANSWER_TIMEOUT_S).cluster_id
@@ -121,6 +126,7 @@ class KafkaBroker(Kafka):
         except BaseException:
             self._child.kill_session()
             raise
+        self._has_served = True
 
     def kill(self) -> None:
         """SIGKILL: it flushes nothing and closes no connection. Returns when it is gone."""

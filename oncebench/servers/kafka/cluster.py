@@ -30,11 +30,17 @@ _HEAP_MB = 512
 
 
 class KafkaCluster(Kafka):
-    """Brokers that the suite started, by number. Its faults without a broker act on all of them."""
+    """Brokers that the suite started, by number.
+
+    Attributes:
+        brokers: the brokers by number.
+        disturbed: whether a fault takes brokers away at this time. Until it is over, no other fault may.
+    """
 
     def __init__(self, brokers: Mapping[int, KafkaBroker]) -> None:
         super().__init__(KafkaAccess(",".join(broker.bootstrap_servers for broker in brokers.values())))
         self.brokers = dict(brokers)
+        self.disturbed = False
 
     @property
     def alive(self) -> bool:

@@ -62,6 +62,7 @@ class Cluster:
 
     moves: bool = True
     synced: bool = True
+    disturbed: bool = False
     said: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -128,7 +129,7 @@ def test_a_stopped_leader_continues_after_its_seconds(world: World) -> None:
     run(replicas.stop_leader(context(world, cluster), 0.001, OUTPUT_LEADER), polls=10**6)
     assert cluster.said == ["pause 2", "resume 2"]
     assert world.events == ["leader-stopped", "pipeline-continued", "leader-continued"]
-    assert world.notes[-1]["leads"] == 3
+    assert world.notes[-1]["moved_to"] == 3
 
 
 @pytest.mark.parametrize(
@@ -144,6 +145,19 @@ def test_a_fault_without_a_target_is_idle_and_touches_no_broker(
     run(replicas.kill_leader(context(world, cluster), 0.0, role))
     assert (cluster.said, world.events) == ([], ["nemesis-idle", "pipeline-continued"])
     assert world.whys[0].startswith(why)
+
+
+@pytest.mark.parametrize("injection", [KILL, BOUNCE, replicas.rolling_restart])
+def test_a_second_fault_waits_for_the_end_of_the_first(world: World, injection: Any) -> None:
+    cluster = Cluster(disturbed=True)
+    second = injection(context(world, cluster), 0.0)
+    for _ in range(5):
+        next(second)
+    assert (cluster.said, world.events) == ([], [])
+    cluster.disturbed = False
+    run(second)
+    assert len(cluster.said) >= 2
+    assert not cluster.disturbed
 
 
 def test_a_leadership_that_does_not_move_tested_nothing(world: World) -> None:
