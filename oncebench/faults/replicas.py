@@ -14,12 +14,15 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from oncebench.faults.context import FaultContext, pausing, waiting
 from oncebench.faults.roles import Place, Role
 from oncebench.faults.server import KAFKA
-from oncebench.servers.kafka.broker import KafkaBroker
-from oncebench.servers.kafka.cluster import KafkaCluster
+
+if TYPE_CHECKING:  # `oncebench list` runs without what starts a broker
+    from oncebench.servers.kafka.broker import KafkaBroker
+    from oncebench.servers.kafka.cluster import KafkaCluster
 
 # How long Kafka may take to move a leadership, to end or start a broker, or to copy what a broker has missed. A session
 # ends after 9 s, and the election of a controller takes up to 3 s more; a busy machine takes several times as long.
