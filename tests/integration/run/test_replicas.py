@@ -43,7 +43,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 def test_exactly_once_survives_the_loss_of_one_broker(
     three: Lab, tmp_path: Path, variant: str, faults: tuple[str, ...], noted: tuple[str, ...]
 ) -> None:
-    cell = Cell("kafka", EXACTLY_ONCE, variant, faults=faults, rate=300.0, sessions=120, max_events_per_batch=300,
+    cell = Cell("kafka", EXACTLY_ONCE, variant, faults=faults, rate=300.0, sessions=60, max_events_per_batch=300,
                 warmup_s=0.0, brokers=3)  # fmt: skip
     require_possible([cell])
     with open_work_dir(tmp_path / "run") as work:
