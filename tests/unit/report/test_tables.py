@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from oncebench.cli import cli
+from oncebench.report.comparisons.paired import Setting
 from oncebench.report.tables import table as tables
 from oncebench.site import csv_tables
 from oncebench.site.data import data_of
@@ -286,5 +287,6 @@ def test_a_table_says_the_replication_of_its_figures() -> None:
 
 
 def test_one_broker_is_the_setting_of_reports_without_a_number() -> None:
-    (row,) = tables.rows([report(config={"rate": 5.0}), report(seed=2, config={"rate": 5.0, "brokers": 1})])
-    assert row[3] == "none"
+    older, one, three = ({"rate": 5.0, **more} for more in ({}, {"brokers": 1}, {"brokers": 3}))
+    settings = [Setting.of(report(config=config)) for config in (older, one, three)]  # type: ignore[arg-type]
+    assert settings[0] == settings[1] != settings[2]
