@@ -20,6 +20,7 @@ from oncebench.commands.shared.options import (
     keep_option,
     load_options,
     publish_option,
+    refuse_idle_brokers,
     refuse_idle_on_lost,
     refuse_idle_postgres,
     work_dir_option,
@@ -145,6 +146,7 @@ def compare(
     cells = _select(cells, name, only)
     refuse_idle_postgres(cell.sink for cell in cells)
     refuse_idle_on_lost(cells)
+    refuse_idle_brokers(cells, kafka)
     rounds = in_rounds(cells, repeat or chosen_profile.repeat)
     results = Results(PUBLISHED if publish else LOCAL, f"{profile}-{stamp()}")
     reports: list[Report] = []

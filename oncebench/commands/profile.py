@@ -17,6 +17,7 @@ from oncebench.commands.shared.options import (
     cell_options,
     keep_option,
     load_options,
+    refuse_idle_brokers,
     refuse_idle_on_lost,
     refuse_idle_postgres,
     work_dir_option,
@@ -84,6 +85,7 @@ def profile(
       oncebench profile --sink kafka --guarantee exactly-once --rate 3000
     """
     cell = _cell(sink, guarantee, variant, seconds, options)
+    refuse_idle_brokers([cell], kafka)
     require_possible([cell], ours(kafka))
     tools = Tools.find()
     place = (work_dir or default_work_dir("profile")).resolve()

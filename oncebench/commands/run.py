@@ -20,6 +20,7 @@ from oncebench.commands.shared.options import (
     keep_option,
     load_options,
     outage_option,
+    refuse_idle_brokers,
     refuse_idle_on_lost,
     refuse_idle_outage,
     refuse_idle_postgres,
@@ -122,6 +123,7 @@ def run(
         faults=tuple(map(checked_fault, faults)),
     )
     refuse_idle_on_lost([cell])
+    refuse_idle_brokers([cell], kafka)
     refuse_idle_outage(cell)
     require_possible([cell], ours(kafka))
     place = work_dir or default_work_dir("run")
@@ -198,7 +200,7 @@ def run_one(
     with open_work_dir(place) as work, gently() as interrupted:
         refuse_used(work.path)
         require_free(work.path, bytes_needed([cell]))
-        lab_of = open_lab(work.path, kafka, [cell.sink], start_timeout_s)
+        lab_of = open_lab(work.path, kafka, [cell.sink], start_timeout_s, cell.brokers)
         with lab_of as lab, view(cell.brief) as show:
             report = measure(cell, lab, work.path, show, interrupted, engine(lab), during)
         if not keep:

@@ -61,7 +61,8 @@ def open_series(
     with open_work_dir(place) as work, gently() as interrupted:
         refuse_used(work.path)
         require_free(work.path, bytes_needed(cells))
-        with open_lab(work.path, kafka, {cell.sink for cell in cells}, start_timeout_s) as lab:
+        brokers = min((cell.brokers for cell in cells), default=1)  # a run with another number starts its own
+        with open_lab(work.path, kafka, {cell.sink for cell in cells}, start_timeout_s, brokers) as lab:
             numbers = count(1)
 
             def run(cell: Cell, title: str, probe: bool) -> Report:

@@ -15,9 +15,10 @@ from functools import partial
 from oncebench.delivery.contract import AT_MOST_ONCE, EXACTLY_ONCE, Support
 from oncebench.delivery.failpoints import KILL, POINTS, Fault
 from oncebench.delivery.protocols import exactly_once_two_phase, native, protocol_of
-from oncebench.faults import checkpoint, disk, link, process, server
+from oncebench.faults import checkpoint, disk, link, process, replicas, server
 from oncebench.faults.checkpoint import BATCHES_BACK, COMMITS, OFFSETS, damaging
 from oncebench.faults.context import Injection
+from oncebench.faults.roles import GROUP_COORDINATOR, INPUT_LEADER, OUTPUT_LEADER, TRANSACTION_COORDINATOR, Role
 from oncebench.faults.server import KAFKA, POSTGRES
 from oncebench.servers.small_disk import cannot_mount
 from oncebench.sinks.suite import SuiteSink
@@ -27,8 +28,15 @@ TASK_POINTS = frozenset({"mid-write", "before-prepare", "after-prepare"})
 # Points at which a batch is open: a start with another number of partitions would split that batch differently.
 BATCH_POINTS = frozenset(POINTS) - {"after-commit-log"}
 # What a fault requires of a sink that writes to Kafka: a transaction that is open at the point; a transaction that ends
-# at the point or later; rows that Kafka acknowledges.
-OPEN, ENDED, SENT = "open", "ended", "sent"
+# at the point or later; rows that Kafka acknowledges; rows at all.
+OPEN, ENDED, SENT, WRITTEN = "open", "ended", "sent", "written"
+# The requirement of each role of a broker.
+ROLES: Mapping[Role, str | None] = {
+    OUTPUT_LEADER: WRITTEN,
+    INPUT_LEADER: None,
+    TRANSACTION_COORDINATOR: ENDED,
+    GROUP_COORDINATOR: ENDED,
+}
 
 
 @dataclass(frozen=True)
@@ -43,12 +51,13 @@ class FaultKind:
         breaks: the server that the action breaks. The suite must have started that server.
         points: the failpoints at which the action makes sense.
         needs_workers: whether Python workers must write the rows.
-        in_kafka: what a sink that writes to Kafka must have: OPEN, ENDED or SENT.
+        in_kafka: what a sink that writes to Kafka must have: OPEN, ENDED, SENT or WRITTEN.
         on_link: whether the action affects the connection to `breaks`, which the pipeline then reaches through a proxy.
         fills: the folder of the run whose disk the action fills. That folder is then a small disk of its own.
         starts_successor: whether a second pipeline works while the first one is stopped.
         on_executors: whether the pipeline must have executors besides its driver. It then gets two.
         replaces_checkpoint: whether the action puts another checkpoint in place of the run's.
+        needs_replicas: whether the action takes one broker of several away. The run must have several.
         needs_direct_connection: whether the action finds the pipeline by its connections to `breaks`. A proxy hides
             those connections.
     """
@@ -67,6 +76,7 @@ class FaultKind:
     on_executors: bool = False
     replaces_checkpoint: bool = False
     needs_direct_connection: bool = False
+    needs_replicas: bool = False
 
 
 FAULTS: Mapping[str, FaultKind] = {
@@ -119,6 +129,30 @@ FAULTS: Mapping[str, FaultKind] = {
         FaultKind("kill-broker", "SIGKILL for the Kafka broker, then a restart", server.kill_broker, breaks=KAFKA),
         FaultKind("bounce-broker", "clean restart of the Kafka broker", server.bounce_broker, breaks=KAFKA),
         FaultKind("stop-broker", "stops the Kafka broker for SECONDS", server.stop_broker, True, KAFKA),
+        *(
+            FaultKind(
+                f"{name}-{role.name}",
+                description.format(role.description),
+                partial(inject, role=role),
+                timed=name == "stop",
+                breaks=KAFKA,
+                in_kafka=in_kafka,
+                needs_replicas=True,
+            )
+            for role, in_kafka in ROLES.items()
+            for name, description, inject in (
+                ("kill", "SIGKILL for {}, then a restart", replicas.kill_leader),
+                ("stop", "stops {} for SECONDS", replicas.stop_leader),
+                ("bounce", "clean restart of {}", replicas.bounce_leader),
+            )
+        ),
+        FaultKind(
+            "rolling-restart",
+            "clean restart of every Kafka broker, one after the other",
+            replicas.rolling_restart,
+            breaks=KAFKA,
+            needs_replicas=True,
+        ),
         FaultKind(
             "hijack",
             "another producer takes over the pipeline's transactional ids",
@@ -257,6 +291,8 @@ def why_not_applicable(fault: Fault, sink: SuiteSink, support: Support) -> str |
         return f"no worker passes {fault.point} there: {kind.name} {support.variant} writes from the driver"
     if action.in_kafka == SENT and (sink.transactional_ids is None or support.guarantee == AT_MOST_ONCE):
         return f"{kind.name} {support.guarantee} {support.variant} waits for no answer of Kafka's to its rows"
+    if action.in_kafka == WRITTEN and sink.transactional_ids is None:
+        return f"a run of sink {kind.name} has no output topic"
     if action.in_kafka in (OPEN, ENDED) and (sink.transactional_ids is None or support.guarantee != EXACTLY_ONCE):
         return f"{kind.name} {support.guarantee} {support.variant} holds no Kafka transactions"
     if action.in_kafka == OPEN and fault.point not in (POINTS if protocol is exactly_once_two_phase else TASK_POINTS):
@@ -296,6 +332,18 @@ def why_not_together(fault: Fault, others: Sequence[Fault]) -> str | None:
                 f"under {other} the pipeline reaches {action.breaks} through a proxy, so none of the sessions can be "
                 "traced to the pipeline: use a separate run for each"
             )
+    return None
+
+
+def why_not_with_brokers(fault: Fault, brokers: int) -> str | None:
+    """Why the fault cannot be injected into a run with this number of brokers; None if it can."""
+    action = FAULTS[fault.action]
+    if action.needs_replicas and brokers == 1:
+        return "one broker has no other to take over. Give --brokers 3"
+    if brokers > 1 and action.on_link and action.breaks == KAFKA:
+        return "its proxy is in front of one broker only. Leave out --brokers"
+    if brokers > 1 and action.fills == disk.BROKER:
+        return "it fills the disk of a broker that is alone. Leave out --brokers"
     return None
 
 

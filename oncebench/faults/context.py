@@ -77,6 +77,7 @@ class FaultContext:
         servers: the servers that the suite started, by service name (`kafka` always, if it is ours).
         seed: seeds the random choices of a fault.
         held: whether the supervisor leaves dead processes dead.
+        away: whether a server may not answer although dead processes are restarted.
         standing: whether the attempt is still stopped. The supervisor continues it if the fault ends before that.
     """
 
@@ -87,6 +88,7 @@ class FaultContext:
     servers: Mapping[str, Any]
     seed: int = 1
     held: bool = field(default=False, init=False)
+    away: bool = field(default=False, init=False)
     standing: bool = field(default=True, init=False)
 
     @property
@@ -107,6 +109,15 @@ class FaultContext:
             yield
         finally:
             self.held = False
+
+    @contextmanager
+    def server_away(self) -> Iterator[None]:
+        """The run itself asks the servers nothing inside this block. The supervisor still restarts the pipeline."""
+        self.away = True
+        try:
+            yield
+        finally:
+            self.away = False
 
     def note(self, event: str, **fields: Any) -> None:
         """Appends a line to timeline.jsonl that names this hit."""

@@ -1,7 +1,10 @@
-"""Chooses the broker of a run: the lab's, or its own on a small disk that a fault fills.
+"""Chooses the brokers of a run: the lab's, or its own.
+
+A run has a broker of its own on a small disk if a fault fills that disk. It has brokers of its own if the lab has
+another number of them.
 
 Promise: a fault that fills a broker's disk never touches the lab's broker or the topics of other runs. Failures: see
-`small_disk` and `start_kafka`.
+`small_disk`, `start_kafka` and `start_cluster`.
 """
 
 from __future__ import annotations
@@ -15,19 +18,16 @@ from oncebench.delivery.failpoints import parse_fault
 from oncebench.faults.catalogue import FAULTS
 from oncebench.faults.disk import BROKER
 from oncebench.faults.server import KAFKA
-from oncebench.lab.lab import Lab, own_kafka
+from oncebench.lab.lab import Lab, own_brokers
 from oncebench.scenario.cell import Cell
 
 
 @contextmanager
 def open_broker(cell: Cell, lab: Lab, folder: Path) -> Iterator[Lab]:
-    """Yields the lab for this run.
-
-    If a fault of the cell fills a broker's disk, the lab has a broker below the run's folder, on the disk mounted
-    there.
-    """
-    if all(FAULTS[parse_fault(fault).action].fills != BROKER for fault in cell.faults):
+    """Yields the lab for this run. Brokers of the run's own are below the run's folder, on the disk mounted there."""
+    fills = any(FAULTS[parse_fault(fault).action].fills == BROKER for fault in cell.faults)
+    if not fills and lab.brokers in (0, cell.brokers):  # 0: the user's own
         yield lab
         return
-    with own_kafka((folder / BROKER).parent, lab.java) as (kafka, link):
+    with own_brokers((folder / BROKER).parent, lab.java, cell.brokers) as (kafka, link):
         yield replace(lab, kafka=kafka, servers={**lab.servers, KAFKA: kafka}, link=link)

@@ -24,6 +24,7 @@ from oncebench.lab.spark.class_archive import prepare_spark
 from oncebench.lab.spark.home import spark_home
 from oncebench.lab.spark.stale_sockets import remove_stale_sockets
 from oncebench.servers.kafka.broker import KafkaBroker, start_kafka
+from oncebench.servers.kafka.cluster import KafkaCluster, start_cluster
 from oncebench.servers.kafka.external import external
 from oncebench.servers.kafka.topics import Kafka
 from oncebench.servers.proxy.framing import KafkaFraming
@@ -52,6 +53,7 @@ class Lab:
         theirs: the user's own servers: name and address.
         servers: the servers that the suite started, by name.
         link: the proxy in front of the suite's Kafka, not open yet, and the port to which it forwards connections.
+            None in front of several brokers.
         start_timeout_s: how long a starting pipeline may give no sign of life.
     """
 
@@ -65,9 +67,25 @@ class Lab:
     start_timeout_s: float = START_TIMEOUT_S
 
     @property
-    def own_broker(self) -> KafkaBroker | None:
-        """The broker if the suite started it, else None."""
-        return self.kafka if isinstance(self.kafka, KafkaBroker) else None
+    def own_kafka(self) -> KafkaBroker | KafkaCluster | None:
+        """The Kafka if the suite started it, else None."""
+        return self.kafka if isinstance(self.kafka, KafkaBroker | KafkaCluster) else None
+
+    @property
+    def brokers(self) -> int:
+        """The number of brokers that the suite started."""
+        return len(self.kafka.brokers) if isinstance(self.kafka, KafkaCluster) else int(self.own_kafka is not None)
+
+    def processes(self, names: Iterable[str]) -> dict[str, Any]:
+        """Returns the processes of these servers. The brokers of a cluster are named `kafka 1`, `kafka 2`, ..."""
+        found: dict[str, Any] = {}
+        for name in names:
+            server = self.servers.get(name)
+            if isinstance(server, KafkaCluster):
+                found |= {f"{name} {number}": broker for number, broker in server.brokers.items()}
+            elif server is not None:
+                found[name] = server
+        return found
 
     def spark(self, kinds: Iterable[SinkKind]) -> dict[str, Any]:
         """Returns the fields of a pipeline's configuration for Spark's jars and these sinks' jars."""
@@ -118,11 +136,26 @@ def own_kafka(folder: Path, java: Java) -> Iterator[tuple[KafkaBroker, tuple[Pro
 
 
 @contextmanager
+def own_brokers(
+    folder: Path, java: Java, brokers: int
+) -> Iterator[tuple[KafkaBroker | KafkaCluster, tuple[Proxy, int] | None]]:
+    """As `own_kafka`, with this number of brokers. Several brokers have no link."""
+    if brokers == 1:
+        with own_kafka(folder, java) as (kafka, link):
+            yield kafka, link
+        return
+    with start_cluster(folder, java, brokers=brokers, settings=QUICK_ABORTS) as cluster:
+        yield cluster, None
+        cluster.stop()
+
+
+@contextmanager
 def open_lab(
     folder: Path,
     theirs: KafkaAccess | None = None,
     sinks: Collection[str] = (),
     start_timeout_s: float = START_TIMEOUT_S,
+    brokers: int = 1,
 ) -> Iterator[Lab]:
     """Opens a lab with a broker below `folder`, or on the user's own Kafka.
 
@@ -130,6 +163,7 @@ def open_lab(
         theirs: the user's own Kafka.
         sinks: names of the sinks whose servers and jars the cells need.
         start_timeout_s: see `Lab`.
+        brokers: the number of brokers to start.
 
     Raises:
         MissingEnvironment: a sink needs an extra that is not installed.
@@ -153,7 +187,7 @@ def open_lab(
         named = {name: each.theirs for name, each in opened.items() if each.theirs is not None}
         link = None
         if reached is None:
-            servers[KAFKA], link = stack.enter_context(own_kafka(folder, java))
+            servers[KAFKA], link = stack.enter_context(own_brokers(folder, java, brokers))
         yield Lab(
             reached or servers[KAFKA], java, **spark, theirs=named, servers=servers, link=link,
             start_timeout_s=start_timeout_s,

@@ -48,6 +48,7 @@ class StoredCell(TypedDict, closed=True):
     state_store: NotRequired[str]
     master: NotRequired[str]
     warmup_s: NotRequired[_Seconds]
+    brokers: NotRequired[Count]
     black_box: NotRequired[str]
 
 

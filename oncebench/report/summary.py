@@ -25,6 +25,7 @@ from oncebench.report.measures.metrics import (
     latency,
     why_no_speed,
 )
+from oncebench.report.replication import replication_lines
 from oncebench.report.schema import Fault, RecoveryMarks, Report
 from oncebench.report.tables.notes import OUTAGE, includes_outage
 from oncebench.scenario.fault_matrix import RANDOM_KILL
@@ -71,7 +72,8 @@ def _head(report: Report) -> list[str]:
     cell = report["cell"]
     faults = [*cell["faults"], *([f"{cell['random_kills']} random kills"] if cell["random_kills"] else [])]
     state = f", {cell['open_sessions']:,} open sessions" if cell.get("open_sessions") else ""
-    return [f"{cell['sink']}  {cell['guarantee']}  {cell['variant']}  {', '.join(faults) or 'healthy'}{state}"]
+    lines = [f"{cell['sink']}  {cell['guarantee']}  {cell['variant']}  {', '.join(faults) or 'healthy'}{state}"]
+    return [*lines, *(f"  replicas    {line.removesuffix('.')}" for line in replication_lines([report]))]
 
 
 def _weaknesses(report: Report) -> list[str]:
@@ -184,7 +186,11 @@ def _place(fault: Fault, report: Report) -> str:
     if not fault["hit"]:
         return "NOT hit"
     if fault["fault"] != RANDOM_KILL:
-        return f"hit in batch {fault['batch']}"
+        recovery = fault.get("recovery")  # older reports have none
+        gap = None if recovery is None else recovery.get("longest_gap")
+        of_run = report["recovery"]["longest_gap"] or 0.0  # in the line on recovery
+        said = gap is None or (len(report["faults"]) == 1 and gap <= of_run)
+        return f"hit in batch {fault['batch']}" + ("" if said else f", {_seconds(gap)} without a row")
     if fault["point"] is None and not has_batches(report):
         return "at a random time"
     if fault["point"] is None:

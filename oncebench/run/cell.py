@@ -154,7 +154,7 @@ class _Run:
         at_once = cell.rate == "max"
         self.load_s = cell.sessions * EVENTS_PER_SESSION / FLAT_OUT_EVENTS_PER_S if at_once else cell.load_s
         self.progress = RunProgress(folder, None if at_once else self.load_s, cell.trigger_ms / 1000)
-        self.phases = Phases(self.supervisor, lab.own_broker, self._look, interrupted, cell.faulted)
+        self.phases = Phases(self.supervisor, lab.own_kafka, self._look, interrupted, cell.faulted)
         self.measured_from_us = 0
         self.warm = False
 
@@ -385,8 +385,7 @@ class _Run:
 
     def _measured_processes(self) -> dict[str, Any]:
         pipeline = {} if self.supervisor.child is None else {PIPELINE: self.supervisor.child}
-        names = (KAFKA, *self.sink.traits.services)
-        servers = {name: self.lab.servers[name] for name in names if name in self.lab.servers}
+        servers = self.lab.processes((KAFKA, *self.sink.traits.services))
         return {**self.processes.children, **pipeline, **servers}
 
     def _description(self) -> dict[str, Any]:
@@ -395,5 +394,5 @@ class _Run:
                 "topics": self.topics.as_json(), "kafka": self._kafka()}  # fmt: skip
 
     def _kafka(self) -> dict[str, Any]:
-        return {**self.lab.kafka.access.as_json(), "own": self.lab.own_broker is not None,
+        return {**self.lab.kafka.access.as_json(), "own": self.lab.own_kafka is not None,
                 **described(self.lab.kafka.access.client)}  # fmt: skip

@@ -77,6 +77,6 @@ class Meters:
 
 def component(engine: Engine, owner: str, name: str, leader: bool) -> str:
     """Returns the component of a process; the engine names those of the pipeline."""
-    if owner == KAFKA:
+    if owner.partition(" ")[0] == KAFKA:  # several brokers have numbers, and are one component
         return BROKER
     return engine.component(name, leader) if owner == PIPELINE else owner

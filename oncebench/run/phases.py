@@ -15,6 +15,7 @@ from oncebench.live.status import LOADING, STARTING, Phase
 from oncebench.run.progress_timeout import ProgressTimeout
 from oncebench.run.supervisor import Supervisor
 from oncebench.servers.kafka.broker import KafkaBroker
+from oncebench.servers.kafka.cluster import KafkaCluster
 
 # Interval of looks at the run. Processes report every 250 to 500 ms; a fault needs an answer sooner.
 LOOK_S = 0.05
@@ -27,7 +28,7 @@ class Phases:
 
     Args:
         supervisor: of the pipeline.
-        broker: the broker if the suite started it.
+        broker: the Kafka if the suite started it.
         look: called at each look with the current phase; it reads the progress and displays it.
         interrupted: set by the first Ctrl-C.
         faulted: whether the run has faults.
@@ -36,7 +37,7 @@ class Phases:
     def __init__(
         self,
         supervisor: Supervisor,
-        broker: KafkaBroker | None,
+        broker: KafkaBroker | KafkaCluster | None,
         look: Callable[[Phase], None],
         interrupted: threading.Event,
         faulted: bool,

@@ -148,7 +148,9 @@ class Supervisor:
     @property
     def server_down(self) -> bool:
         """Whether a fault keeps a server down. The server comes back only if `watch` is called."""
-        return any(context.held and FAULTS[context.hit["action"]].breaks for context, _ in self._active)
+        return any(
+            context.away or (context.held and FAULTS[context.hit["action"]].breaks) for context, _ in self._active
+        )
 
     def begin_random_kills(self) -> None:
         """Allows random kills from now on. Before the load they would only lengthen the start-up."""

@@ -20,6 +20,8 @@ from pipeline.config import AS_SHIPPED, CHANGELOG, SNAPSHOTS, TUNED
 RECOVERY_CHOICES = (REWRITE, DROP)
 CHECKPOINT_CHOICES = (TUNED, AS_SHIPPED)
 STATE_CHOICES = (CHANGELOG, SNAPSHOTS)
+# One broker, or the smallest cluster that takes rows with acks=all while one of its brokers is away.
+BROKER_CHOICES = (1, 3)
 MOST_FAULTS_LISTED = 3  # so many fit into one line of a terminal
 
 
@@ -47,6 +49,7 @@ class Cell:
             earlier, batches that began earlier, and resources that processes used until then. A load that is over
             sooner is measured as a whole. For a flat-out load they count from the query's start; it is measured as a
             whole if less than half of it is left then.
+        brokers: brokers of the run's own Kafka, each with a replica of every topic.
         black_box: the user's functions and settings as JSON, for the sink `black-box` only
             (`oncebench.sinks.black_box.target`).
     """
@@ -72,6 +75,7 @@ class Cell:
     state_store: str = CHANGELOG
     master: str = "local[2]"
     warmup_s: float = 3.0
+    brokers: int = 1
     black_box: str = ""
 
     @property
@@ -89,19 +93,20 @@ class Cell:
     def title(self) -> str:
         """The cell in words: `kafka exactly-once two-phase, after-commit:kill`."""
         what = ", ".join((*self.faults, *([f"{self.random_kills} random kills"] if self.random_kills else [])))
-        return f"{self.sink} {self.guarantee} {self.variant}, {what or 'healthy'}{self._open_sessions_text}"
+        return f"{self.sink} {self.guarantee} {self.variant}, {what or 'healthy'}{self._more_text}"
 
     @property
     def brief(self) -> str:
         """Returns the title for progress lines, with the number of faults if the list is long."""
         if len(self.faults) <= MOST_FAULTS_LISTED:
             return self.title
-        configuration = replace(self, faults=(), open_sessions=0).title.removesuffix(", healthy")
-        return f"{configuration}, {len(self.faults)} faults{self._open_sessions_text}"
+        configuration = replace(self, faults=(), open_sessions=0, brokers=1).title.removesuffix(", healthy")
+        return f"{configuration}, {len(self.faults)} faults{self._more_text}"
 
     @property
-    def _open_sessions_text(self) -> str:
-        return f", {self.open_sessions} open sessions" if self.open_sessions else ""
+    def _more_text(self) -> str:
+        brokers = f", {self.brokers} brokers" if self.brokers > 1 else ""
+        return (f", {self.open_sessions} open sessions" if self.open_sessions else "") + brokers
 
     def reproduce(self, program: Sequence[str] = ("oncebench", "run")) -> str:
         """The command that runs this cell again; options at their defaults are left out."""

@@ -10,7 +10,13 @@ from collections.abc import Iterable
 from oncebench.delivery.failpoints import parse_fault
 from oncebench.delivery.protocols import choose
 from oncebench.errors import ExitCode, UserError
-from oncebench.faults.catalogue import why_malformed, why_not, why_not_on_master, why_not_together
+from oncebench.faults.catalogue import (
+    why_malformed,
+    why_not,
+    why_not_on_master,
+    why_not_together,
+    why_not_with_brokers,
+)
 from oncebench.scenario.cell import Cell
 from oncebench.sinks.registry import SINKS, suite_sinks
 
@@ -47,6 +53,7 @@ def require_possible(cells: Iterable[Cell], ours: frozenset[str] | None = None) 
             reason = (
                 why_not(fault, suite_sinks()[cell.sink], support, ours)
                 or why_not_on_master(fault, cell.master)
+                or why_not_with_brokers(fault, cell.brokers)
                 or why_not_together(fault, faults)
             )
             if reason is not None:

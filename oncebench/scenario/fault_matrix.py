@@ -28,6 +28,10 @@ from oncebench.sinks.registry import suite_sinks
 # The outages of this family last longer than the transaction time-out. Kafka's broker aborts expired transactions every
 # 10 s.
 TIMEOUT, TIMEOUT_MS = "timeout", 10_000
+# The faults of this family take one broker of several away. Stops are longer than the session of a broker, 9 s.
+REPLICAS, REPLICAS_BROKERS = "replicas", 3
+# More batches, so that rows flow while its last fault restarts each broker; that takes 20 s or more.
+REPLICAS_BATCHES = 40
 # Faults by family, in the order of a batch. Each fault but the first waits for the second batch with rows after the
 # previous fault. In `pairs` the second fault of a pair hits the replay.
 CHAINS: Mapping[str, Sequence[str]] = {
@@ -68,6 +72,21 @@ CHAINS: Mapping[str, Sequence[str]] = {
         "after-decision:kill-broker",
         "mid-commit:stop-broker:5",
         "after-prepare:bounce-broker",
+    ),
+    REPLICAS: (
+        "after-prepare:kill-output-leader",
+        "mid-write:stop-output-leader:15",
+        "after-decision:bounce-output-leader",
+        "mid-commit:kill-transaction-coordinator",
+        "after-decision:stop-transaction-coordinator:15",
+        "after-prepare:bounce-transaction-coordinator",
+        "mid-commit:kill-group-coordinator",
+        "before-decision:stop-group-coordinator:15",
+        "after-prepare:bounce-group-coordinator",
+        "batch-start:kill-input-leader",
+        "after-commit:stop-input-leader:15",
+        "mid-write:bounce-input-leader",
+        "mid-commit:rolling-restart",
     ),
     "postgres": (
         "mid-write:kill-session",
@@ -275,12 +294,14 @@ def cells(
                 continue
             own = len(paired(faults, lambda text: "@" not in text))
             batches = FIRST_BATCH + BATCHES_PER_FAULT * own + BATCHES_PER_KILL * kills
+            batches += REPLICAS_BATCHES if family == REPLICAS else 0
             cell = replace(
                 base, sink=row.sink, guarantee=row.support.guarantee, variant=row.support.variant, faults=faults,
                 random_kills=kills, sessions=batches * SESSIONS_PER_BATCH,
                 max_events_per_batch=SESSIONS_PER_BATCH * EVENTS_PER_SESSION,
                 trigger_ms=RANDOM_TRIGGER_MS if kills else base.trigger_ms,
                 transaction_timeout_ms=TIMEOUT_MS if family == TIMEOUT else base.transaction_timeout_ms,
+                brokers=REPLICAS_BROKERS if family == REPLICAS else base.brokers,
             )  # fmt: skip
             made += [replace(cell, seed=base.seed + number) for number in range(seeds[row.support.guarantee])]
     return sorted(made, key=lambda cell: cell.seed)

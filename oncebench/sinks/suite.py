@@ -74,6 +74,8 @@ class SuiteSink:
         read: opens a committed reader of a target.
         log: opens a reader of the log under a target, where the log names the writer of each record.
         transactional_ids: sink_id -> prefix of its Kafka transactional ids, if it holds Kafka transactions.
+        marker_group: (sink_id, partition) -> the consumer group with the partition's marker, if the sink keeps its
+            markers in Kafka.
         single_writer: a task that has begun to write keeps every other writer out until it ends.
         writes_local_files: its rows are files below `Place.folder`.
         prepared_expire: the server aborts a prepared transaction that is not ended within the time-out.
@@ -85,6 +87,7 @@ class SuiteSink:
     read: Callable[[Mapping[str, Any]], Reader]
     log: Callable[[Mapping[str, Any]], LogReader] | None = None
     transactional_ids: Callable[[str], str] | None = None
+    marker_group: Callable[[str, int], str] | None = None
     single_writer: bool = False
     writes_local_files: bool = False
     prepared_expire: bool = False

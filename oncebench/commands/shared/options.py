@@ -19,8 +19,9 @@ from loadgen.session import EVENTS_PER_SESSION, MAX_RECORD_BYTES
 from oncebench.commands.shared.kafka import PARAMETERS, kafka_options
 from oncebench.delivery.errors import RefusedStart
 from oncebench.errors import ExitCode, UserError
+from oncebench.kafka_access.access import KafkaAccess
 from oncebench.lab.lab import START_TIMEOUT_S
-from oncebench.scenario.cell import CHECKPOINT_CHOICES, RECOVERY_CHOICES, STATE_CHOICES, Cell
+from oncebench.scenario.cell import BROKER_CHOICES, CHECKPOINT_CHOICES, RECOVERY_CHOICES, STATE_CHOICES, Cell
 from oncebench.scenario.supports import is_two_phase
 from oncebench.sinks.registry import suite_sinks
 from pipeline.config import CHANGELOG
@@ -34,7 +35,7 @@ HEADINGS: Mapping[str, Sequence[str]] = {
         "trigger_ms", "partitions", "open_sessions", "max_events_per_batch", "transaction_timeout_ms", "on_lost",
         "checkpoint_writing", "state_store", "master", "warmup_s", "start_timeout_s",
     ),
-    "Servers": (*PARAMETERS, "topic", "postgres"),
+    "Servers": ("brokers", *PARAMETERS, "topic", "postgres"),
     "Files": ("json_path", "publish", "work_dir", "keep"),
 }  # fmt: skip
 _MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|spark://.+|yarn|k8s://.+")
@@ -129,6 +130,9 @@ def _cell_options(warmup: str) -> Sequence[Callable[[F], F]]:
         click.option("--partitions", type=click.IntRange(1, MAX_PARTITIONS), default=2, show_default=True,
                      help="Partitions of the input and output topics, and Spark tasks per batch."),
         open_sessions_option,
+        click.option("--brokers", type=click.Choice(BROKER_CHOICES), default=1, show_default=True,
+                     help="Brokers of the Kafka that is started. With 3, every topic has 3 replicas and "
+                     "min.insync.replicas=2."),
         click.option("--max-events-per-batch", type=click.IntRange(1), metavar="N",
                      help="Maximum of input events per micro-batch [default: no limit]."),
         click.option("--transaction-timeout", "transaction_timeout_ms", type=click.IntRange(1000), default=60_000,
@@ -178,6 +182,19 @@ def refuse_idle_on_lost(cells: Iterable[Cell]) -> None:
         )
 
 
+def refuse_idle_brokers(cells: Iterable[Cell], kafka: KafkaAccess | None) -> None:
+    """Refuses --brokers for a Kafka that the suite does not start.
+
+    Raises:
+        UserError: a cell has several brokers, and the user's own Kafka is used (exit code 2).
+    """
+    if kafka is not None and any(cell.brokers > 1 for cell in cells):
+        raise UserError(
+            "--brokers has no effect on your own Kafka. Leave out --brokers, or --bootstrap-servers and --kafka-conf",
+            exit_code=ExitCode.USAGE,
+        )
+
+
 def refuse_idle_outage(cell: Cell) -> None:
     """Refuses an --outage without a kill.
 
@@ -187,6 +204,11 @@ def refuse_idle_outage(cell: Cell) -> None:
     if cell.outage_s and not cell.random_kills:
         raise UserError(
             "--outage has no effect here. It is the time from a random kill to the restart: give --random-kills too",
+            exit_code=ExitCode.USAGE,
+        )
+    if cell.outage_s and cell.brokers > 1:
+        raise UserError(
+            "--outage holds a commit back in a proxy, which is in front of one broker only. Leave out --brokers",
             exit_code=ExitCode.USAGE,
         )
 

@@ -84,6 +84,8 @@ class Setting:
         another rule belong to another setting.
         """
         config = {name: value for name, value in report.get("config", {}).items() if name not in _OWN}
+        if config.get("brokers") == 1:
+            del config["brokers"]  # as in an older report
         if report.get("schema", 1) < _SAME_RULES_SINCE:
             config["schema"] = report.get("schema", 1)
         if (machine := machine_of(report)) is not None:

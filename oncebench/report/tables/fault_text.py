@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from oncebench.report.comparisons import random_kills
+from oncebench.report.replication import replication_lines
 from oncebench.report.schema import Report
 from oncebench.report.tables import fault_matrix, recovery_table
 from oncebench.scenario.fault_matrix import FAMILIES
@@ -33,3 +34,5 @@ def _tables(reports: Sequence[Report], found: Sequence[fault_matrix.MatrixCell])
         yield f"where the random kills landed:\n\n{table}"
     if table := recovery_table.overall(reports):
         yield table
+    if lines := [*replication_lines(reports)]:
+        yield "\n".join(lines) + "\n"

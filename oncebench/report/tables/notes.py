@@ -1,6 +1,6 @@
 """Writes the notes below a table.
 
-They explain why a latency is missing, and which latencies include a backlog or an outage.
+They explain why a latency is missing, which latencies include a backlog or an outage, and the replication.
 
 Promise: pure functions of the reports in the table. A note appears only where it applies.
 """
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from oncebench.report.comparisons.sustained import backlog_in_latency
 from oncebench.report.measures.metrics import Quantile, flat_out, has_speed, sessions_needed, too_few_sessions
+from oncebench.report.replication import replication_lines
 from oncebench.report.schema import Report
 
 FELL_BEHIND = "fell behind"
@@ -48,6 +49,7 @@ def notes(reports: Sequence[Report], headings: Iterable[str], behind: bool, outa
         outage: whether the table marks a latency with OUTAGE_MARK.
     """
     lines = [*_missing(reports, headings), *(_behind() if behind else ()), *(_outage() if outage else ())]
+    lines += replication_lines(reports)
     return "\n" + "\n".join(lines) + "\n" if lines else ""
 
 

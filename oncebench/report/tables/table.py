@@ -24,6 +24,7 @@ from oncebench.report.comparisons.sweep_selection import setting_text
 from oncebench.report.configuration import configuration_of, place_of
 from oncebench.report.measures.metrics import BY_NAME, field, has_speed, latency
 from oncebench.report.outcome import LIMIT, ORDER, is_healthy, only_tried, outcome_of
+from oncebench.report.replication import replicas_text
 from oncebench.report.schema import Fault, Report
 from oncebench.report.tables.grid import grid
 from oncebench.report.tables.notes import (
@@ -195,8 +196,10 @@ def _key(report: Report, fields: Sequence[str] = ()) -> tuple[str, ...]:
     if cell.get("random_kills"):
         faults = ", ".join(filter(None, (faults, f"{cell['random_kills']} random kills")))
     state = f"{cell['open_sessions']:,} open sessions" if cell.get("open_sessions") else ""
-    setting = setting_text(Setting.of(report), [name for name in fields if name not in ("open_sessions", _FAULTS)])
-    return *configuration_of(report), ", ".join(filter(None, (faults or "none", state, setting)))
+    others = [name for name in fields if name not in ("open_sessions", "brokers", _FAULTS)]
+    setting = setting_text(Setting.of(report), others)
+    replicas = replicas_text(report)
+    return *configuration_of(report), ", ".join(filter(None, (faults or "none", state, replicas, setting)))
 
 
 def _short(fault: str) -> str:

@@ -1,4 +1,4 @@
-"""A Kafka broker of our own (4.3.1, KRaft, one node), on loopback.
+"""A Kafka broker of our own (4.3.1, KRaft), on loopback: alone, or one of a `cluster`.
 
 Promise: when `start_kafka` returns, the broker serves. When its context ends, it is gone. `kill()` is a real SIGKILL,
 and `restart()` brings it back on the same ports with the same data. It listens on 127.0.0.1 only.
@@ -7,6 +7,7 @@ Failure modes: a requested port is taken (`UserError`), or the broker does not s
 log). A start after a kill takes about 3 s longer than a start after a stop (see `settings`).
 """
 
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -23,7 +24,7 @@ from oncebench.processes.child import Child
 from oncebench.processes.ports import LOOPBACK, free_ports, is_free
 from oncebench.servers.kafka.class_archive import StartFiles, make_data_folder, start_files
 from oncebench.servers.kafka.external import external
-from oncebench.servers.kafka.process import PortTakenError, command, wait_until_serving
+from oncebench.servers.kafka.process import PortTakenError, command, is_serving, wait_until_serving
 from oncebench.servers.kafka.settings import CLIENTS, CONTROLLER, BrokerSettings
 from oncebench.servers.kafka.topics import Kafka
 
@@ -31,7 +32,7 @@ __all__ = ["KafkaBroker", "external", "start_kafka"]
 
 _ANSWER_TIMEOUT_S = 30.0  # the broker already serves, and only a starved machine needs more than some ms
 _STOP_TIMEOUT_S = 30.0  # it first writes its logs and checkpoints to disk
-_STARTS = 3  # another process may take a free port before the broker does
+STARTS = 3  # another process may take a free port before the broker does
 _HEAP_MB = 1024  # Kafka's default, and plenty for a few million events
 _JVM = (
     "-Xms128m",
@@ -43,21 +44,37 @@ _JVM = (
 
 
 class KafkaBroker(Kafka):
-    """A broker that the suite started. `ports`: the port of each listener (``PLAINTEXT``, ...)."""
+    """A broker that the suite started. `ports`: the port of each listener (``PLAINTEXT``, ...).
 
-    def __init__(self, work_dir: Path, settings: BrokerSettings, java: Java, files: StartFiles, heap_mb: int) -> None:
+    Args:
+        cluster_id: the cluster that a broker without data joins; None: a new cluster.
+        log: the file name of its log below ``work_dir/logs``.
+    """
+
+    def __init__(
+        self,
+        work_dir: Path,
+        settings: BrokerSettings,
+        java: Java,
+        files: StartFiles,
+        heap_mb: int,
+        cluster_id: str | None = None,
+        log: str = "kafka.log",
+    ) -> None:
         super().__init__(KafkaAccess(f"{LOOPBACK}:{settings.ports[CLIENTS]}"))
         self.ports = dict(settings.ports)
-        self.log = work_dir / "logs" / "kafka.log"
+        self.log = work_dir / "logs" / log
         self.data = settings.data
         folder = settings.data.parent
         properties = folder / "server.properties"
         flags = (*files.flags, f"-Xmx{heap_mb}m", *_JVM)
         with disk_errors(work_dir):
-            self.cluster_id = make_data_folder(settings.data, files)
+            self.cluster_id = make_data_folder(settings.data, files, settings.node, cluster_id)
             properties.write_text(settings.properties(), "utf-8")
             self._command = command(java, folder, flags, "kafka.Kafka", properties)
         self._child: Child | None = None
+        self._log_offset = 0  # where the log of the newest start begins
+        self._has_served = False  # since the newest start
 
     @property
     def pid(self) -> int:
@@ -70,14 +87,32 @@ class KafkaBroker(Kafka):
 
     def start(self) -> None:
         """Starts it and returns when it serves. If it does not start: kills it, raises `UserError`."""
+        self.begin_start()
+        self.wait_until_serving()
+
+    def begin_start(self) -> None:
+        """Starts its process, if none runs, and returns at once. `wait_until_serving` must follow."""
         if self.alive:
             return
         if self._child is not None:
             self._child.kill_session()  # it died by itself, and must be reaped before the next start
-        offset = self.log.stat().st_size if self.log.exists() else 0
+        self._has_served = False
+        self._log_offset = self.log.stat().st_size if self.log.exists() else 0
         self._child = child.start("the Kafka broker", self._command, self.log)
+
+    @property
+    def serves(self) -> bool:
+        """Whether a started broker serves. Raises `UserError` with the end of its log if it ended."""
+        assert self._child is not None, "begin_start() comes first"
+        return is_serving(self._child, self._log_offset)
+
+    def wait_until_serving(self) -> None:
+        """Returns when a started broker serves. If it does not: kills it, raises `UserError`."""
+        assert self._child is not None, "begin_start() comes first"
+        if self._has_served:
+            return
         try:
-            wait_until_serving(self._child, offset)
+            wait_until_serving(self._child, self._log_offset)
             found = self.admin().list_topics(timeout=_ANSWER_TIMEOUT_S).cluster_id
             if found != self.cluster_id:
                 raise UserError(
@@ -91,6 +126,7 @@ class KafkaBroker(Kafka):
         except BaseException:
             self._child.kill_session()
             raise
+        self._has_served = True
 
     def kill(self) -> None:
         """SIGKILL: it flushes nothing and closes no connection. Returns when it is gone."""
@@ -100,6 +136,10 @@ class KafkaBroker(Kafka):
         """Shuts it down cleanly (SIGTERM), and kills it after 30 s. Does nothing if it does not run."""
         if self._child is not None:
             self._child.stop_gently(_STOP_TIMEOUT_S)
+
+    def begin_stop(self) -> None:
+        """Begins a clean shutdown (SIGTERM) and returns at once. It ends when it is no longer `alive`."""
+        self._running().send(signal.SIGTERM)
 
     def pause(self) -> None:
         """SIGSTOP: connections stay open and nothing answers, as in a long garbage collection."""
@@ -152,7 +192,7 @@ def start_kafka(
     files = start_files(java)
     data = work_dir / "kafka" / "data"
     names = [CLIENTS, CONTROLLER, *(extra_listeners or {})]
-    for attempt in range(1, _STARTS + 1):
+    for attempt in range(1, STARTS + 1):
         ports = dict(zip(names, free_ports(len(names)), strict=True))
         if port is not None:
             ports[CLIENTS] = port
@@ -163,6 +203,6 @@ def start_kafka(
             broker.start()
             break
         except PortTakenError:
-            if port is not None or attempt == _STARTS:
+            if port is not None or attempt == STARTS:
                 raise
     return broker

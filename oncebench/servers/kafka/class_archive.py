@@ -62,17 +62,21 @@ def start_files(java: Java) -> StartFiles:
     return StartFiles(folder)
 
 
-def make_data_folder(data: Path, files: StartFiles) -> str:
-    """Creates an empty data folder for node 1 of a new cluster and returns the cluster id.
+def make_data_folder(data: Path, files: StartFiles, node: int = 1, cluster_id: str | None = None) -> str:
+    """Creates an empty data folder for a node and returns the cluster id.
 
     The result is the same as that of Kafka's format tool. An existing data folder keeps its cluster and its data.
+
+    Args:
+        cluster_id: the cluster that the node joins; None: a new cluster.
     """
     meta = data / "meta.properties"
     if not meta.is_file():
         data.mkdir(parents=True, exist_ok=True)
         (data / _CHECKPOINT).write_bytes((files.folder / _CHECKPOINT).read_bytes())
         # written last: a folder with this file is complete
-        meta.write_text(f"version=1\nnode.id=1\ncluster.id={_uuid()}\ndirectory.id={_uuid()}\n", "ascii")
+        cluster_id = cluster_id or _uuid()
+        meta.write_text(f"version=1\nnode.id={node}\ncluster.id={cluster_id}\ndirectory.id={_uuid()}\n", "ascii")
     pairs = (line.partition("=") for line in meta.read_text("utf-8").splitlines())
     return next(value for key, _, value in pairs if key == "cluster.id")
 

@@ -34,20 +34,28 @@ def command(java: Java, folder: Path, flags: Sequence[str], main_class: str, *ar
     return [str(java.executable), *flags, *settings, "-cp", class_path, main_class, *map(str, arguments)]
 
 
-def wait_until_serving(child: Child, log_offset: int) -> None:
-    """Waits until the broker serves, which its log shows from byte `log_offset` on.
+def is_serving(child: Child, log_offset: int) -> bool:
+    """Whether the broker serves, which its log shows from byte `log_offset` on.
 
-    Raises `PortTakenError`, or `UserError` with the end of the log, if the broker ends or takes too long.
+    Raises `PortTakenError`, or `UserError` with the end of the log, if the broker has ended.
     """
+    alive = child.alive  # read before the log, so the log of a dead broker is complete
+    output = read_log(child.log, log_offset)
+    if alive:
+        return _SERVING in output
+    if _TAKEN in output:
+        raise PortTakenError(f"a port of the Kafka broker was taken by another process meanwhile; see {child.log}")
+    raise _not_started(child, log_offset, "ended while starting")
+
+
+def wait_until_serving(child: Child, log_offset: int) -> None:
+    """Waits until the broker serves. Raises as `is_serving`, and `UserError` if it takes too long."""
     deadline = time.monotonic() + _READY_TIMEOUT_S
-    while True:
-        alive = child.alive  # read before the log, so the log of a dead broker is complete
-        output = read_log(child.log, log_offset)
-        if alive and _SERVING in output:
-            return
-        if not alive and _TAKEN in output:
-            raise PortTakenError(f"a port of the Kafka broker was taken by another process meanwhile; see {child.log}")
-        if not alive or time.monotonic() > deadline:
-            how = f"did not serve within {_READY_TIMEOUT_S:g} s" if alive else "ended while starting"
-            raise UserError(f"{child.name} {how}; the end of {child.log}:\n{tail(child.log, log_offset)}")
+    while not is_serving(child, log_offset):
+        if time.monotonic() > deadline:
+            raise _not_started(child, log_offset, f"did not serve within {_READY_TIMEOUT_S:g} s")
         time.sleep(_POLL_S)
+
+
+def _not_started(child: Child, log_offset: int, how: str) -> UserError:
+    return UserError(f"{child.name} {how}; the end of {child.log}:\n{tail(child.log, log_offset)}")

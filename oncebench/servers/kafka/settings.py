@@ -1,4 +1,7 @@
-"""Settings of our one-node broker, each with its reason."""
+"""Settings of our brokers, each with its reason: one broker, or several that form a cluster.
+
+Every broker is also a controller (KRaft), so a cluster of three survives the loss of any one.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,17 +24,10 @@ rootLogger.level = info
 rootLogger.appenderRef.out.ref = out
 """
 
-_ONE_NODE = {
+_EVERY_NODE = {
     "process.roles": "broker,controller",
-    "node.id": "1",
     "controller.listener.names": CONTROLLER,
     "inter.broker.listener.name": CLIENTS,
-    # one node cannot replicate
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-    "share.coordinator.state.topic.replication.factor": "1",
-    "share.coordinator.state.topic.min.isr": "1",
     # 50 each by default: too many folders to create and recover for a few groups and transactional ids
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
@@ -45,12 +41,29 @@ _ONE_NODE = {
     "log.retention.bytes": "-1",
     # the table of the log cleaner, 128 MB by default, serves internal topics of a few kB
     "log.cleaner.dedupe.buffer.size": "8388608",
+}
+# Of a broker without others. A cluster has Kafka's defaults (9 s and 2 s), because there the session's end is part of
+# each failover: a leader moves when the session of its broker has ended.
+_ALONE = {
     # After a SIGKILL the controller rejects the restarted broker as a duplicate until the old session has ended. The
     # default of 9 s would dominate every measured recovery, and arises only because one node is broker and controller.
     # It is not below 3 s, or a broker on a busy machine could lose its session while it waits for a CPU.
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",  # also the interval between two attempts to register
 }
+# Topics that Kafka makes itself: the prefix of their settings, and that of their minimum of in-sync replicas.
+_INTERNAL = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
+_INTERNAL_MINIMUM = ("transaction.state.log.min.isr", "share.coordinator.state.topic.min.isr")
+
+
+def _replication(brokers: int) -> dict[str, str]:
+    """Every topic has a replica on each broker, and takes rows while one broker is away."""
+    minimum = str(max(1, brokers - 1))
+    factors = (*(f"{topic}.replication.factor" for topic in _INTERNAL), "default.replication.factor")
+    return {
+        **dict.fromkeys(factors, str(brokers)),
+        **dict.fromkeys((*_INTERNAL_MINIMUM, "min.insync.replicas"), minimum),
+    }
 
 
 @dataclass(frozen=True)
@@ -62,19 +75,27 @@ class BrokerSettings:
         ports: where each listener listens.
         advertised: the port that a listener advertises, if it is another one.
         extra: additional settings.
+        node: the broker's number in its cluster.
+        controllers: the controller port of every broker of the cluster, by number. Empty: this broker is alone.
     """
 
     data: Path
     ports: Mapping[str, int]
     advertised: Mapping[str, int] = field(default_factory=dict)
     extra: Mapping[str, str] = field(default_factory=dict)
+    node: int = 1
+    controllers: Mapping[int, int] = field(default_factory=dict)
 
     def properties(self) -> str:
         """The text of server.properties. `extra` overrides everything."""
         advertised = {name: self.advertised.get(name, port) for name, port in self.ports.items() if name != CONTROLLER}
+        voters = self.controllers or {self.node: self.ports[CONTROLLER]}
         values = {
-            **_ONE_NODE,
-            "controller.quorum.voters": f"1@{LOOPBACK}:{self.ports[CONTROLLER]}",
+            **_EVERY_NODE,
+            **_replication(len(voters)),
+            **(_ALONE if len(voters) == 1 else {}),
+            "node.id": str(self.node),
+            "controller.quorum.voters": ",".join(f"{node}@{LOOPBACK}:{port}" for node, port in voters.items()),
             # explicit addresses, because an empty host listens on every network
             "listeners": _listeners(self.ports),
             "advertised.listeners": _listeners(advertised),

@@ -22,7 +22,7 @@ _DURABILITY = ("min.insync.replicas", "flush.messages", "flush.ms")
 
 
 class Kafka:
-    """A reachable Kafka. Faults need a `KafkaBroker`, which the suite started itself."""
+    """A reachable Kafka. Faults need a `KafkaBroker` or `KafkaCluster`, which the suite started itself."""
 
     def __init__(self, access: KafkaAccess) -> None:
         self.access = access
@@ -87,6 +87,31 @@ class Kafka:
             ) from error
         replicas = min(len(partition.replicas) for partition in partitions)
         return {"replicas": str(replicas), **{name: config[name].value for name in _DURABILITY}}
+
+    def partitions(self, topic: str) -> int:
+        """The number of a topic's partitions. Raises `UserError` without an answer within 30 s."""
+        try:
+            return len(self.admin().list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions)
+        except KafkaException as error:
+            reason = error.args[0].str()
+            raise UserError(f"{self.bootstrap_servers} does not list the partitions of {topic}: {reason}") from error
+
+    def leader(self, topic: str, partition: int, timeout_s: float = _TIMEOUT_S) -> int | None:
+        """The number of the broker that leads a partition; None without a leader, or without an answer in time."""
+        try:
+            found = self.admin().list_topics(topic, timeout=timeout_s).topics[topic].partitions.get(partition)
+        except KafkaException:
+            return None
+        return None if found is None or found.leader < 0 else int(found.leader)
+
+    def in_sync(self, timeout_s: float = _TIMEOUT_S) -> bool:
+        """Whether every partition of every topic has all of its replicas in sync. False without an answer in time."""
+        try:
+            topics = self.admin().list_topics(timeout=timeout_s).topics.values()
+        except KafkaException:
+            return False
+        partitions = [partition for topic in topics for partition in topic.partitions.values()]
+        return all(len(partition.isrs) == len(partition.replicas) for partition in partitions)
 
 
 def _advice(operation: str, name: str, begins: str) -> str:

@@ -17,7 +17,14 @@ from enum import Enum
 from types import TracebackType
 from typing import Any
 
-from kafka.errors import BrokerResponseError, KafkaError, TransactionalIdNotFoundError, for_code
+from kafka.errors import (
+    BrokerResponseError,
+    KafkaConnectionError,
+    KafkaError,
+    NodeNotReadyError,
+    TransactionalIdNotFoundError,
+    for_code,
+)
 from kafka.protocol.producer import EndTxnRequest, InitProducerIdRequest
 from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
 from kafka.structs import TopicPartition
@@ -249,6 +256,8 @@ class Coordinator:
     def _loaded(self, read: Callable[..., Any], *arguments: Any) -> Any:
         """Repeats a read while a coordinator loads its transactions or moves to another broker.
 
+        A broker that is away refuses connections. The cluster lists it until its session ends (9 s by default).
+
         Raises:
             KafkaError: any other error, or no answer within REQUEST_TIMEOUT_MS.
         """
@@ -256,11 +265,14 @@ class Coordinator:
         while True:
             try:
                 return read(*arguments)
-            except BrokerResponseError as error:
-                if error.errno not in RETRIABLE or time.monotonic() > deadline:
+            except (BrokerResponseError, KafkaConnectionError, NodeNotReadyError) as error:
+                broker_away = not isinstance(error, BrokerResponseError)
+                if not (broker_away or error.errno in RETRIABLE) or time.monotonic() > deadline:
                     raise
                 wire.forget_coordinators(self._admin)
                 time.sleep(RETRY_PAUSE_MAX_S)
+                if broker_away:
+                    wire.refresh_brokers(self._admin)
 
     def open_in(self, topic: str) -> list[OpenIn]:
         """Returns a topic's open transactions, from the leaders (DescribeProducers, KIP-664).

@@ -42,7 +42,7 @@ class Names:
 
     def marker_group(self, partition: int) -> str:
         """The group whose offset is the newest committed batch of a task's partition, plus 1."""
-        return f"{self.sink_id}.marker.{partition}"
+        return marker_group(self.sink_id, partition)
 
     @property
     def own_prefix(self) -> str:
@@ -52,6 +52,11 @@ class Names:
     def fresh_id(self) -> str:
         """Returns a transactional id for a new producer of this worker process."""
         return f"{self.own_prefix}{os.getpid()}.{uuid.uuid4().hex[:12]}"
+
+
+def marker_group(sink_id: str, partition: int) -> str:
+    """Returns the group that has the marker of a task's partition."""
+    return f"{sink_id}.marker.{partition}"
 
 
 def transactional_ids(sink_id: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.sinks.kafka.log import KafkaLog
-from oncebench.sinks.kafka.names import transactional_ids
+from oncebench.sinks.kafka.names import marker_group, transactional_ids
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.kafka.sink import KINDS
 from oncebench.sinks.suite import Place, SuiteSink, Traits
@@ -34,6 +34,7 @@ SUITE_SINKS = (
         read=_read,
         log=_log_of,
         transactional_ids=transactional_ids,
+        marker_group=marker_group,
         prepared_expire=True,
     ),
 )

@@ -7,6 +7,7 @@ kafka-python has no public call that sends a request to a transaction's coordina
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from importlib.metadata import version
 from operator import attrgetter
 from typing import Any
@@ -29,6 +30,7 @@ PRIVATE_NAMES = (
     "_manager.run",
     "_manager.send",
     "_manager.cluster._coordinators",
+    "_manager.cluster.refresh_metadata",
     "_find_coordinator_ids",
     "_async_get_leader_for_partitions",
 )
@@ -96,6 +98,12 @@ async def _ask_coordinators(admin: Any, requests: Mapping[int, Any], ids: Mappin
 def forget_coordinators(admin: Any) -> None:
     """Makes the next request look its coordinator up again."""
     admin._manager.cluster._coordinators.clear()
+
+
+def refresh_brokers(admin: Any) -> None:
+    """Asks the cluster which brokers it has. Without an answer the client keeps those that it knows."""
+    with suppress(KafkaError):
+        admin._manager.run(admin._manager.cluster.refresh_metadata)
 
 
 def ask_leader(admin: Any, request: Any, topic: str, partition: int) -> Any:

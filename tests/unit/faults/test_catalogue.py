@@ -80,6 +80,37 @@ def test_an_impossible_fault_is_refused_with_the_reason(
         assert refused.value.exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("fault", "sink", "variant", "brokers", "says"),
+    [
+        ("after-prepare:kill-output-leader", "kafka", "two-phase", 3, None),
+        ("after-prepare:kill-output-leader", "kafka", "claim", 3, None),
+        ("after-prepare:kill-output-leader", "kafka", "two-phase", 1, "no other to take over. Give --brokers 3"),
+        ("after-prepare:kill-output-leader", "files-jsonl", "two-phase", 3, "a run of sink files-jsonl has no output"),
+        ("after-prepare:stop-input-leader:5", "files-jsonl", "two-phase", 3, None),
+        ("after-prepare:kill-transaction-coordinator", "kafka", "acknowledged", 3, "holds no Kafka transactions"),
+        ("after-prepare:bounce-group-coordinator", "kafka", "idempotent", 3, None),
+        ("mid-commit:rolling-restart", "files-jsonl", "two-phase", 3, None),
+        ("mid-commit:rolling-restart", "kafka", "two-phase", 1, "Give --brokers 3"),
+        ("mid-commit:kill-broker", "kafka", "two-phase", 3, None),
+        ("mid-commit:cut-link:3", "kafka", "two-phase", 3, "in front of one broker only. Leave out --brokers"),
+        ("mid-commit:fill-broker:3", "kafka", "two-phase", 3, "a broker that is alone. Leave out --brokers"),
+    ],
+)
+def test_a_fault_says_how_many_brokers_it_needs(
+    fault: str, sink: str, variant: str, brokers: int, says: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalogue, "cannot_mount", lambda: None)
+    support = next(support for support in SINKS[sink].supports if support.variant == variant)
+    cell = Cell(sink, support.guarantee, variant, faults=(fault,), brokers=brokers)
+    if says is None:
+        require_possible([cell])
+        return
+    with pytest.raises(UserError, match=f"fault {fault}: .*{says}") as refused:
+        require_possible([cell])
+    assert refused.value.exit_code == 2
+
+
 REPLACING = {f"{word}-{log}" for word in ("cut", "empty", "lose") for log in ("offsets", "commits")}
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -25,6 +26,8 @@ from oncebench.lab.lab import Lab
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import require_possible
 from oncebench.servers import small_disk
+from oncebench.servers.kafka.broker import KafkaBroker
+from oncebench.servers.kafka.cluster import KafkaCluster
 from oncebench.servers.kafka.topics import Kafka
 from oncebench.servers.small_disk import BALLAST, MOST_BYTES, cannot_mount, fill
 from tests import ROOT
@@ -251,18 +254,31 @@ def test_a_second_full_disk_waits_for_the_end_of_the_first(tmp_path: Path, monke
     assert broker.starts == 2
 
 
-def test_only_fill_broker_gets_a_broker_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_broker_or_another_number_of_brokers_is_the_runs_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     java = Java(tmp_path, tmp_path / "java", "17.0.1")
-    lab = Lab(Kafka(KafkaAccess("localhost:1")), java, (), servers={"kafka": "lab's", "postgres": "lab's"})
+    three = KafkaCluster(
+        {number: cast("KafkaBroker", Kafka(KafkaAccess(f"localhost:{number}"))) for number in (1, 2, 3)}
+    )
+    theirs, lab = (
+        Lab(kafka, java, (), servers={"kafka": "lab's", "postgres": "lab's"})
+        for kafka in (Kafka(KafkaAccess("localhost:1")), three)
+    )
+    started: list[int] = []
 
     @contextmanager
-    def own_kafka(folder: Path, found: Java) -> Iterator[tuple[str, str]]:
+    def own_brokers(folder: Path, found: Java, number: int) -> Iterator[tuple[str, str]]:
         assert (folder, found) == (tmp_path / "broker", java)
+        started.append(number)
         yield "own", "link"
 
-    monkeypatch.setattr(brokers, "own_kafka", own_kafka)
+    monkeypatch.setattr(brokers, "own_brokers", own_brokers)
+    for cell, its in ((CELL, theirs), (replace(CELL, brokers=3), lab)):
+        with brokers.open_broker(cell, its, tmp_path) as found:
+            assert found is its
     with brokers.open_broker(CELL, lab, tmp_path) as found:
-        assert found is lab
+        assert (found.kafka, started) == ("own", [1])
     with brokers.open_broker(replace(CELL, faults=("mid-write:fill-broker:5",)), lab, tmp_path) as found:
         assert (found.kafka, found.servers, found.link) == ("own", {"kafka": "own", "postgres": "lab's"}, "link")
 

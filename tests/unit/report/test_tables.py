@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from oncebench.cli import cli
+from oncebench.report.comparisons.paired import Setting
 from oncebench.report.tables import table as tables
 from oncebench.site import csv_tables
 from oncebench.site.data import data_of
@@ -268,3 +269,24 @@ def test_faulted_runs_with_different_settings_have_their_own_rows() -> None:
 def test_rows_name_the_length_of_a_load_if_only_that_differs() -> None:
     made = [report(config={"rate": 300.0, "sessions": sessions}) for sessions in (24, 240)]
     assert [row[3] for row in tables.rows(made)] == ["none, sessions 24", "none, sessions 240"]
+
+
+def replicated(replicas: int, in_sync: int, **changes: Any) -> dict[str, Any]:
+    kafka = {"replicas": str(replicas), "min.insync.replicas": str(in_sync)}
+    brokers = {"config": {"brokers": replicas}}
+    return report(**{**brokers, "environment": {"durability": {"kafka": kafka}}, **changes})
+
+
+def test_a_table_says_the_replication_of_its_figures() -> None:
+    alone, three = replicated(1, 1), replicated(3, 2, seed=2)
+    assert [row[3] for row in tables.rows([alone, three])] == ["none", "none, 3 replicas"]
+    text = tables.markdown([alone, three])
+    assert "3 replicas of each topic, min.insync.replicas 2.\nWhere no number of replicas is given: one." in text
+    assert "is given" not in tables.markdown([three])
+    assert "replicas" not in tables.markdown([alone])
+
+
+def test_one_broker_is_the_setting_of_reports_without_a_number() -> None:
+    older, one, three = ({"rate": 5.0, **more} for more in ({}, {"brokers": 1}, {"brokers": 3}))
+    settings = [Setting.of(report(config=config)) for config in (older, one, three)]  # type: ignore[arg-type]
+    assert settings[0] == settings[1] != settings[2]

@@ -70,7 +70,7 @@ class FakeRun(_Run):
         self.fake = FakeSupervisor()
         self.supervisor: Any = self.fake
         self.lab: Any = SimpleNamespace(
-            own_broker=None, kafka=SimpleNamespace(access=KafkaAccess("")), start_timeout_s=START_TIMEOUT_S
+            own_kafka=None, kafka=SimpleNamespace(access=KafkaAccess("")), start_timeout_s=START_TIMEOUT_S
         )
         self.topics: Any = SimpleNamespace(input="in")
         self.config: Any = None

@@ -20,6 +20,7 @@ from oncebench.run.meters import Meters, component
     ("owner", "name", "leader", "expected"),
     [
         ("kafka", "java", True, "broker"),
+        ("kafka 2", "java", True, "broker"),
         ("postgres", "postgres", False, "postgres"),
         ("observer", "python", True, "observer"),
         ("pipeline", "java", False, "spark_jvm"),

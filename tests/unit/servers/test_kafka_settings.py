@@ -42,6 +42,34 @@ def test_extra_settings_override_the_usual_ones() -> None:
     assert properties["offsets.topic.num.partitions"] == "7"
 
 
+def test_three_brokers_are_one_quorum_with_three_replicas_of_everything() -> None:
+    ports = {number: {CLIENTS: 20000 + number, CONTROLLER: 20010 + number} for number in (1, 2, 3)}
+    controllers = {number: own[CONTROLLER] for number, own in ports.items()}
+    each = [parsed(BrokerSettings(Path("/data"), ports[n], node=n, controllers=controllers)) for n in ports]
+    assert [properties["node.id"] for properties in each] == ["1", "2", "3"]
+    assert {properties["controller.quorum.voters"] for properties in each} == {
+        "1@127.0.0.1:20011,2@127.0.0.1:20012,3@127.0.0.1:20013"
+    }
+    replicated = {name: value for name, value in each[0].items() if name.endswith((".replication.factor", ".isr"))}
+    assert {name for name, value in replicated.items() if value == "3"} == {
+        "default.replication.factor", "offsets.topic.replication.factor", "transaction.state.log.replication.factor",
+        "share.coordinator.state.topic.replication.factor",
+    }  # fmt: skip
+    assert {each[0]["min.insync.replicas"], *(v for n, v in replicated.items() if n.endswith(".isr"))} == {"2"}
+    assert "broker.session.timeout.ms" not in each[0], "the time of a failover is that of Kafka's default"
+    alone = parsed(BrokerSettings(Path("/data"), PORTS))
+    assert (alone["default.replication.factor"], alone["min.insync.replicas"]) == ("1", "1")
+
+
+def test_a_broker_joins_the_cluster_of_the_first(tmp_path: Path) -> None:
+    (tmp_path / "bootstrap.checkpoint").write_bytes(b"features")
+    first = make_data_folder(tmp_path / "1", StartFiles(tmp_path))
+    assert make_data_folder(tmp_path / "2", StartFiles(tmp_path), 2, first) == first
+    assert f"node.id=2\ncluster.id={first}\n" in (tmp_path / "2" / "meta.properties").read_text()
+    identities = [(tmp_path / n / "meta.properties").read_text().splitlines()[-1] for n in ("1", "2")]
+    assert len(set(identities)) == 2
+
+
 def test_a_port_with_a_listener_is_not_free() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

@@ -9,12 +9,15 @@ import pytest
 from kafka.errors import (
     ClusterAuthorizationFailedError,
     CoordinatorLoadInProgressError,
+    KafkaConnectionError,
     KafkaError,
+    NodeNotReadyError,
     NotCoordinatorError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
 
+from oncebench.sinks.kafka import coordinator as coordinators
 from oncebench.sinks.kafka.coordinator import Coordinator
 
 
@@ -46,7 +49,13 @@ class Loading:
     def __init__(self, *errors: type[KafkaError]) -> None:
         self.errors = list(errors)
         self.found = {"a": 0}
-        self._manager = SimpleNamespace(cluster=SimpleNamespace(_coordinators=self.found))
+        self.refreshed = 0
+        cluster = SimpleNamespace(_coordinators=self.found, refresh_metadata=self.refresh)
+        self._manager = SimpleNamespace(cluster=cluster, run=lambda call: call())
+
+    def refresh(self) -> None:
+        self.refreshed += 1
+        raise NodeNotReadyError
 
     def list_transactions(self) -> dict[int, list[Any]]:
         if self.errors:
@@ -76,6 +85,19 @@ def test_a_coordinator_that_moved_is_looked_up_again() -> None:
     coordinator = asking(NotCoordinatorError)
     coordinator.listed("a")
     assert coordinator._admin.found == {}
+
+
+@pytest.mark.parametrize("away", [KafkaConnectionError, NodeNotReadyError])
+def test_a_list_waits_for_the_end_of_a_dead_brokers_session(away: type[KafkaError]) -> None:
+    coordinator = asking(away, away)
+    assert [txn.producer_id for txn in coordinator.listed("a")] == [7]
+    assert coordinator._admin.refreshed == 2, "a cluster without the dead broker lists the others only"
+
+
+def test_a_list_waits_no_longer_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinators, "REQUEST_TIMEOUT_MS", -1)
+    with pytest.raises(KafkaConnectionError):
+        asking(KafkaConnectionError).listed("a")
 
 
 def test_missing_rights_are_not_waited_for() -> None:

@@ -17,8 +17,9 @@ from oncebench.sinks.kafka import coordinator, wire
 
 def client() -> Any:
     """The installed kafka-python's own classes, without a connection."""
+    names = {"_coordinators": ClusterMetadata()._coordinators, "refresh_metadata": ClusterMetadata.refresh_metadata}
     manager = SimpleNamespace(
-        run=KafkaConnectionManager.run, send=KafkaConnectionManager.send, cluster=ClusterMetadata()
+        run=KafkaConnectionManager.run, send=KafkaConnectionManager.send, cluster=SimpleNamespace(**names)
     )
     return SimpleNamespace(
         _manager=manager,

@@ -1,0 +1,190 @@
+"""Faults of one broker of several: of the leader of a partition, and of each broker in turn.
+
+Promise: at most one broker is away. A fault waits for the end of every other such fault, and until all replicas are in
+sync; the pipeline is stopped meanwhile. While the broker is away the pipeline runs, and a pipeline that dies is
+restarted. When the fault ends, or the run ends first, every broker is back.
+
+Failure modes: the role has no partition yet, the leadership does not move, or replicas do not catch up within
+LIMIT_S: the fault is idle. A broker does not start (`UserError`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from oncebench.faults.context import FaultContext, pausing, waiting
+from oncebench.faults.roles import Place, Role
+from oncebench.faults.server import KAFKA
+
+if TYPE_CHECKING:  # `oncebench list` runs without what starts a broker
+    from oncebench.servers.kafka.broker import KafkaBroker
+    from oncebench.servers.kafka.cluster import KafkaCluster
+
+# How long Kafka may take to move a leadership, to end or start a broker, or to copy what a broker has missed. A session
+# ends after 9 s, and the election of a controller takes up to 3 s more; a busy machine takes several times as long.
+LIMIT_S = 120.0
+_LOOK_S = 0.25  # between two looks at Kafka's metadata
+_ANSWER_S = 2.0  # a healthy broker answers in milliseconds; the supervisor waits meanwhile
+
+
+@dataclass(frozen=True)
+class _Leader:
+    """The broker that has a role, and the partition that gives the role to it."""
+
+    cluster: KafkaCluster
+    place: Place
+    number: int
+    controller: bool
+
+    @property
+    def broker(self) -> KafkaBroker:
+        return self.cluster.brokers[self.number]
+
+    def successor(self) -> int | None:
+        """The broker that leads the partition instead, as another broker sees it."""
+        found = self.cluster.other_than(self.number).leader(*self.place, timeout_s=_ANSWER_S)
+        return None if found == self.number else found
+
+
+def kill_leader(context: FaultContext, _seconds: float, role: Role) -> Generator[None]:
+    """Kills the broker with the role. Starts it again when the partition has another leader."""
+    if (leader := (yield from _find(context, role))) is None:
+        return
+    with _disturbing(leader.cluster):
+        leader.broker.kill()
+        _note(context, "leader-killed", leader)
+        context.resume_pipeline()
+        yield from _fail_over(context, leader)
+
+
+def bounce_leader(context: FaultContext, _seconds: float, role: Role) -> Generator[None]:
+    """Shuts the broker with the role down cleanly, while the pipeline runs, and starts it again."""
+    if (leader := (yield from _find(context, role))) is None:
+        return
+    with _disturbing(leader.cluster):
+        _note(context, "leader-ends", leader)
+        context.resume_pipeline()
+        yield from _end(leader.broker)
+        yield from _fail_over(context, leader)
+
+
+def stop_leader(context: FaultContext, seconds: float, role: Role) -> Generator[None]:
+    """Stops the broker with the role for `seconds`: its connections stay open, and nothing answers."""
+    if (leader := (yield from _find(context, role))) is None:
+        return
+    with _disturbing(leader.cluster):
+        leader.broker.pause()
+        try:
+            _note(context, "leader-stopped", leader)
+            context.resume_pipeline()
+            with context.server_away():
+                yield from pausing(seconds)
+        finally:
+            successor = leader.successor()
+            leader.broker.resume()
+            moved = {} if successor is None else {"moved_to": successor}
+            context.note("leader-continued", broker=leader.number, **moved)
+        yield from _in_sync(context, leader.cluster)
+
+
+def rolling_restart(context: FaultContext, _seconds: float) -> Generator[None]:
+    """Restarts every broker cleanly, the next one when all replicas are in sync again."""
+    cluster: KafkaCluster = context.servers[KAFKA]
+    yield from waiting(lambda: not cluster.disturbed)
+    with _disturbing(cluster):
+        context.resume_pipeline()
+        for number, broker in cluster.brokers.items():
+            if not (yield from _in_sync(context, cluster)):
+                return
+            context.note("broker-ends", broker=number)
+            yield from _end(broker)
+            yield from _back(context, number, broker)
+        yield from _in_sync(context, cluster)
+
+
+@contextmanager
+def _disturbing(cluster: KafkaCluster) -> Iterator[None]:
+    """No other fault takes a broker away inside this block. At its end every broker runs."""
+    cluster.disturbed = True
+    try:
+        yield
+    finally:
+        cluster.start()
+        cluster.disturbed = False
+
+
+def _find(context: FaultContext, role: Role) -> Generator[None, None, _Leader | None]:
+    """The broker that has the role at this moment. Idle and None without one."""
+    cluster: KafkaCluster = context.servers[KAFKA]
+    yield from waiting(lambda: not cluster.disturbed)
+    if (yield from _in_sync(context, cluster)):
+        place = role.place(context)
+        number = None if place is None else cluster.leader(*place)
+        if place is not None and number is not None:
+            return _Leader(cluster, place, number, cluster.controller() == number)
+        context.idle(f"no broker is {role.description}")
+    context.resume_pipeline()
+    return None
+
+
+def _fail_over(context: FaultContext, leader: _Leader) -> Generator[None]:
+    """Waits until another broker leads the partition, then starts the one that is away."""
+    with context.server_away():
+        yield from waiting(_now_and_then(lambda: leader.successor() is not None), LIMIT_S)
+    successor = leader.successor()
+    if successor is None:
+        context.idle(f"partition {leader.place.partition} of {leader.place.topic} got no other leader")
+        return
+    context.note("leader-moved", broker=successor)
+    yield from _back(context, leader.number, leader.broker)
+    yield from _in_sync(context, leader.cluster)
+
+
+def _end(broker: KafkaBroker) -> Generator[None]:
+    """Shuts a broker down cleanly while the run goes on."""
+    broker.begin_stop()
+    yield from waiting(lambda: not broker.alive, LIMIT_S)
+    broker.stop()
+
+
+def _back(context: FaultContext, number: int, broker: KafkaBroker) -> Generator[None]:
+    """Starts a broker while the run goes on."""
+    broker.begin_start()
+    yield from waiting(lambda: broker.serves, LIMIT_S)
+    broker.wait_until_serving()
+    context.note("broker-back", broker=number)
+
+
+def _in_sync(context: FaultContext, cluster: KafkaCluster) -> Generator[None, None, bool]:
+    """Waits until every replica is in sync and returns True; idle and False if that takes too long."""
+    yield from waiting(_now_and_then(lambda: cluster.in_sync(_ANSWER_S)), LIMIT_S)
+    if cluster.in_sync(_ANSWER_S):
+        return True
+    context.idle(f"the replicas were not in sync within {LIMIT_S:g} s")
+    return False
+
+
+def _note(context: FaultContext, event: str, leader: _Leader) -> None:
+    topic, partition = leader.place
+    run = context.config.sink_id  # the topic's prefix is new in each run, and would only lengthen the line
+    controller = {"controller": True} if leader.controller else {}
+    context.note(event, broker=leader.number, leads=f"{topic.removeprefix(f'{run}.')}-{partition}", **controller)
+
+
+def _now_and_then(condition: Callable[[], bool]) -> Callable[[], bool]:
+    """The condition, looked at every _LOOK_S: the supervisor asks far more often."""
+    looked = -_LOOK_S
+
+    def look() -> bool:
+        nonlocal looked
+        if time.monotonic() < looked + _LOOK_S:
+            return False
+        found = condition()
+        looked = time.monotonic()
+        return found
+
+    return look

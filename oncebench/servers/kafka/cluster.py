@@ -1,0 +1,142 @@
+"""Several Kafka brokers of our own that form one cluster: started, stopped and broken as one, or one at a time.
+
+Promise: when `start_cluster` returns, every broker serves. When its context ends, all are gone. Every topic has a
+replica on each broker, and takes rows while one broker is away (`min.insync.replicas`). Failure modes: those of a
+single broker (see `broker`). If one broker does not start, all are killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from oncebench.downloads.java import Java, find_java
+from oncebench.kafka_access.access import KafkaAccess
+from oncebench.processes.ports import free_ports
+from oncebench.servers.kafka.broker import STARTS, KafkaBroker
+from oncebench.servers.kafka.class_archive import start_files
+from oncebench.servers.kafka.process import PortTakenError
+from oncebench.servers.kafka.settings import CLIENTS, CONTROLLER, BrokerSettings
+from oncebench.servers.kafka.topics import Kafka
+
+# Half of what a broker that is alone may take: three brokers must leave room for Spark on a machine with 8 GB.
+_HEAP_MB = 512
+
+
+class KafkaCluster(Kafka):
+    """Brokers that the suite started, by number.
+
+    Attributes:
+        brokers: the brokers by number.
+        disturbed: whether a fault takes brokers away at this time. Until it is over, no other fault may.
+    """
+
+    def __init__(self, brokers: Mapping[int, KafkaBroker]) -> None:
+        super().__init__(KafkaAccess(",".join(broker.bootstrap_servers for broker in brokers.values())))
+        self.brokers = dict(brokers)
+        self.disturbed = False
+
+    @property
+    def alive(self) -> bool:
+        """Whether every broker runs."""
+        return all(broker.alive for broker in self.brokers.values())
+
+    @property
+    def log(self) -> Path:
+        """The log of a broker that does not run; if all run, of the first."""
+        logs = [broker.log for broker in self.brokers.values() if not broker.alive]
+        return [*logs, *(broker.log for broker in self.brokers.values())][0]
+
+    def start(self) -> None:
+        """Starts the brokers that do not run, and returns when all serve. If one does not: kills all."""
+        try:
+            self._each(KafkaBroker.begin_start)  # none of them serves before most of them run
+            self._each(KafkaBroker.wait_until_serving)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+
+    def kill(self) -> None:
+        """SIGKILL for every broker. Returns when all are gone."""
+        self._each(KafkaBroker.kill)
+
+    def stop(self) -> None:
+        """Shuts all down cleanly (SIGTERM), and kills what is left after 30 s."""
+        for broker in self.brokers.values():
+            if broker.alive:
+                broker.begin_stop()  # all at once: the last one alone would find no controller to leave from
+        self._each(KafkaBroker.stop)
+
+    def pause(self) -> None:
+        """SIGSTOP for every broker."""
+        self._each(KafkaBroker.pause)
+
+    def resume(self) -> None:
+        """SIGCONT for every broker after `pause`."""
+        self._each(KafkaBroker.resume)
+
+    def controller(self) -> int | None:
+        """The number of the active controller (KIP-595); None without an answer."""
+        try:
+            with closing(KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)) as admin:
+                quorum = admin.describe_metadata_quorum()
+        except KafkaError:
+            return None
+        return int(quorum["topics"][0]["partitions"][0]["leader_id"])
+
+    def other_than(self, number: int) -> Kafka:
+        """Another broker of the cluster, which answers while broker `number` is away."""
+        return next(broker for other, broker in self.brokers.items() if other != number)
+
+    def _each(self, call: Callable[[KafkaBroker], None]) -> None:
+        for broker in self.brokers.values():
+            call(broker)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with ExitStack() as stack:  # each is killed, even if another one cannot be
+            for broker in self.brokers.values():
+                stack.enter_context(broker)
+
+
+def start_cluster(
+    work_dir: Path, java: Java | None = None, *, brokers: int = 3, settings: Mapping[str, str] | None = None
+) -> KafkaCluster:
+    """Starts brokers with data in ``work_dir/kafka/<number>``, logs in ``work_dir/logs/kafka-<number>.log``.
+
+    They continue with data that exist. Raises `UserError` and `MissingEnvironment`.
+
+    Args:
+        settings: additional lines of server.properties.
+    """
+    java = java or find_java()
+    files = start_files(java)
+    for attempt in range(1, STARTS + 1):
+        found = iter(free_ports(2 * brokers))
+        ports = {number: {CLIENTS: next(found), CONTROLLER: next(found)} for number in range(1, brokers + 1)}
+        controllers = {number: own[CONTROLLER] for number, own in ports.items()}
+        members: dict[int, KafkaBroker] = {}
+        cluster_id = None
+        for number, own in ports.items():
+            data = work_dir / "kafka" / str(number) / "data"
+            described = BrokerSettings(data, own, {}, settings or {}, number, controllers)
+            members[number] = KafkaBroker(work_dir, described, java, files, _HEAP_MB, cluster_id, f"kafka-{number}.log")
+            cluster_id = members[number].cluster_id
+        cluster = KafkaCluster(members)
+        try:
+            cluster.start()
+            break
+        except PortTakenError:
+            if attempt == STARTS:
+                raise
+    return cluster

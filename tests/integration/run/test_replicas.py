@@ -1,0 +1,64 @@
+"""Faults of one broker of three, in whole audited runs: exactly-once is kept, and rows flow on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from oncebench.delivery.contract import EXACTLY_ONCE
+from oncebench.lab.lab import Lab, open_lab
+from oncebench.measure import measure
+from oncebench.record.json_lines import read_lines
+from oncebench.report.replication import replication_of
+from oncebench.scenario.cell import Cell
+from oncebench.scenario.fault_check import require_possible
+from oncebench.workdir import open_work_dir
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with open_lab(tmp_path_factory.mktemp("three"), sinks={"kafka"}, brokers=3) as lab:
+        yield lab
+
+
+# A failover takes 9 s and a start of a broker 3 s on an idle machine, and several times as long on a busy one.
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("variant", "faults", "noted"),
+    [
+        ("two-phase", ("after-prepare:kill-output-leader",), ("leader-killed", "leader-moved", "broker-back")),
+        (
+            "idempotent",
+            ("after-prepare:bounce-transaction-coordinator", "mid-write:stop-group-coordinator:12@after=4"),
+            ("leader-ends", "leader-moved", "broker-back", "leader-stopped", "leader-continued"),
+        ),
+        ("two-phase", ("mid-commit:rolling-restart",), ("broker-ends", "broker-back")),
+    ],
+    ids=["output leader killed", "coordinators bounced and stopped", "rolling restart"],
+)
+def test_exactly_once_survives_the_loss_of_one_broker(
+    three: Lab, tmp_path: Path, variant: str, faults: tuple[str, ...], noted: tuple[str, ...]
+) -> None:
+    cell = Cell("kafka", EXACTLY_ONCE, variant, faults=faults, rate=300.0, sessions=60, max_events_per_batch=300,
+                warmup_s=0.0, brokers=3)  # fmt: skip
+    require_possible([cell])
+    with open_work_dir(tmp_path / "run") as work:
+        report = measure(cell, three, work.path)
+    assert (report["verdict"], report["rows"]["lost"], report["rows"]["duplicated"]) == ("kept", 0, 0), report[
+        "reasons"
+    ]
+    assert [fault["hit"] for fault in report["faults"]] == [True] * len(faults)
+    events = [line["event"] for line in read_lines(tmp_path / "run" / "timeline.jsonl").items]
+    assert set(noted) <= set(events)
+    assert events.count("broker-back") == (3 if "broker-ends" in noted else 1)
+    assert report["faults"][0]["recovery"]["longest_gap"] > 0
+    found = replication_of(report)
+    assert found is not None
+    assert (found.replicas, found.in_sync) == (3, 2)
+    assert 0 < report["resources"]["broker"]["peak_rss_bytes"] < 3_000_000_000
+    assert three.own_kafka is not None
+    assert three.own_kafka.alive
