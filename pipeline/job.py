@@ -47,6 +47,8 @@ from pipeline.progress import Listener, Monitoring, Progress
 from pipeline.query import query as streaming_rows
 from pipeline.rows import KEY, check_query, rows_for
 from pipeline.sink import open_sink, target_of
+from pipeline.spark.cluster.masters import is_local
+from pipeline.spark.cluster.shared_folder import refuse_other_folder
 from pipeline.spark.session import refuse_fixed_settings, refuse_task_retries, session, stop
 from pipeline.spark.signals import Stopping
 from pipeline.starting.checks import StartChecks
@@ -156,6 +158,8 @@ class Job:
             self._progress.write_recovered_batch(*position)
 
     def _warm_up(self, spark: SparkSession, sink: Sink) -> None:
+        if not is_local(self.config.master):
+            refuse_other_folder(spark, self.config.checkpoint, self.config.partitions)
         tasks = spark.range(0, self.config.partitions, 1, self.config.partitions)
         warm_up(tasks, sink.warm_up_writer(), self._failpoints, self._quarantine)
 

@@ -1,4 +1,4 @@
-"""Checks a fault specification, and whether a run of a cell can have that fault.
+"""Checks a fault specification, and whether a cell can run with its faults on its Spark master.
 
 Failure modes: each problem raises `UserError` with exit code 2 before anything is started.
 """
@@ -12,6 +12,7 @@ from oncebench.delivery.protocols import choose
 from oncebench.errors import ExitCode, UserError
 from oncebench.faults.catalogue import why_malformed, why_not, why_not_on_master, why_not_together
 from oncebench.scenario.cell import Cell
+from oncebench.scenario.master_check import why_not_on_cluster
 from oncebench.sinks.registry import SINKS, suite_sinks
 
 
@@ -31,15 +32,17 @@ def checked_fault(text: str) -> str:
 
 
 def require_possible(cells: Iterable[Cell], ours: frozenset[str] | None = None) -> None:
-    """Checks that each cell's run can have the cell's faults.
+    """Checks that each cell can run on its Spark master, and with its faults.
 
     Args:
         ours: the servers that the suite will have started. None: all that the cells need.
 
     Raises:
-        UserError: a fault is impossible, with the reason (exit code 2).
+        UserError: a master or a fault is impossible, with the reason (exit code 2).
     """
     for cell in cells:
+        if (why := why_not_on_cluster(cell, ours)) is not None:
+            raise UserError(f"--master {cell.master}: {why}", exit_code=ExitCode.USAGE)
         kind = SINKS[cell.sink]
         support = choose(kind, cell.guarantee, cell.variant)
         faults = [parse_fault(text) for text in cell.faults]
