@@ -10,10 +10,13 @@ driver (its address). The page of each worker reports the causes (`pipeline.spar
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from oncebench.delivery.errors import PipelineError, QueryDied, RefusedStart
@@ -21,6 +24,8 @@ from pipeline.spark.cluster import workers
 from pipeline.spark.cluster.masters import is_standalone
 from pipeline.spark.cluster.workers import Executors, Worker
 
+# Spark's text for a task whose executor has ended.
+_LOST = re.compile(r"ExecutorLostFailure \(executor (\d+)")
 POLL_S = 0.2
 LOOK_S = 2.0  # between two looks at the workers' pages
 # The first end of an executor may be bad luck, for example a machine that goes down.
@@ -84,6 +89,24 @@ def trouble(
             "spark.executor.memory and spark.executor.cores to what a worker has."
         )
     return None
+
+
+def why_lost(spark: SparkSession, master: str, error: PipelineError) -> PipelineError:
+    """Adds the cause in an executor's own log to the error of a batch that died with the executor.
+
+    Returns the error unchanged on other masters, for other errors, and if the log names no cause (SIGKILL).
+    """
+    lost = _LOST.search(str(error))
+    if lost is None or not is_standalone(master):
+        return error
+    with suppress(Py4JError):  # the JVM has died as well
+        for each in workers.executors(spark, master):
+            if lost[1] in each.ended:
+                said = workers.last_words(spark.sparkContext.applicationId, each.worker, lost[1])
+                return (
+                    type(error)(f"{error} Executor {lost[1]} on {each.worker.host} logged: {said}.") if said else error
+                )
+    return error
 
 
 def _free(found: Sequence[Executors]) -> str:

@@ -6,12 +6,14 @@ import os
 import shlex
 from collections.abc import Mapping
 
+from oncebench.delivery.contract import SinkKind
 from oncebench.kafka_access.forms import jvm_options
 from pipeline.config import PipelineConfig
 from pipeline.spark.cluster.archive import NAME
 from pipeline.spark.cluster.masters import driver_address, is_standalone
 
-_JARS, _PATH = "spark.jars", "spark.executorEnv.PYTHONPATH"
+_VARIABLE = "spark.executorEnv."
+_JARS, _PATH = "spark.jars", f"{_VARIABLE}PYTHONPATH"
 # A job's own values are added to these; all other settings of a job replace ours.
 ADDED_TO = (_JARS, _PATH)
 # Set by the user where executors have their Python elsewhere. Spark's own launcher reads it, which does not start us.
@@ -35,3 +37,8 @@ def cluster_settings(config: PipelineConfig) -> dict[str, str]:
     if address is not None:
         found |= {"spark.driver.host": address, "spark.driver.bindAddress": address}
     return found
+
+
+def executor_environment(kind: SinkKind, environment: Mapping[str, str]) -> dict[str, str]:
+    """Returns the settings that give executors the variables which a sink's tasks read."""
+    return {f"{_VARIABLE}{name}": environment[name] for name in kind.environment if name in environment}

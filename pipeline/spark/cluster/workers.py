@@ -83,7 +83,8 @@ def executors(spark: SparkSession, master: str) -> list[Executors]:
 
 
 def last_words(application: str, worker: Worker, executor: str) -> str | None:
-    """Returns the cause of an executor's end from its log, in one line; None: the log cannot be read."""
+    """Returns the cause of an executor's end from its log, in one line; None: the log
+    cannot be read, or names none."""
     query = urlencode({"appId": application, "executorId": executor, "logType": "stderr", "byteLength": LOG_BYTES})
     with suppress(OSError, HTTPException):
         return cause_in(_page(f"{worker.page}/log/?{query}"))
@@ -91,11 +92,11 @@ def last_words(application: str, worker: Worker, executor: str) -> str | None:
 
 
 def cause_in(log: str) -> str | None:
-    """Returns the line of an executor's log that names what went wrong; None: it has no line."""
+    """Returns the line of an executor's log that names what went wrong; None: no line does."""
     lines = [line.strip() for line in log.splitlines() if line.strip() and not line.startswith("==== Bytes ")]
     caused = [line.removeprefix(_CAUSED) for line in lines if line.startswith(_CAUSED)]
     wrong = [line for line in lines if _WRONG.search(line)]
-    found = caused[-1:] or wrong[:1] or lines[-1:]
+    found = caused[-1:] or wrong[:1]
     return found[0][:LINE_CHARACTERS].rstrip(".") if found else None
 
 
