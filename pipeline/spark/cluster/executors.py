@@ -10,6 +10,7 @@ driver (its address). The page of each worker reports the causes (`pipeline.spar
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -24,16 +25,17 @@ from pipeline.spark.cluster import workers
 from pipeline.spark.cluster.masters import is_standalone
 from pipeline.spark.cluster.workers import Executors, Worker
 
+_log = logging.getLogger(__name__)
 # Spark's text for a task whose executor has ended.
 _LOST = re.compile(r"ExecutorLostFailure \(executor (\d+)")
 POLL_S = 0.2
-LOOK_S = 2.0  # between two looks at the workers' pages
+LOOK_S = 3.0  # between two looks at the workers' pages, each of which the log notes
 # The first end of an executor may be bad luck, for example a machine that goes down.
 ENDS = 2
 # A master gives free cores to a new application at once.
 ROOM_S = 30.0
-# An executor's JVM registers within 5 s on idle cores, and was seen to take 35 s on a busy machine.
-START_S = 180.0
+# An executor's JVM registers within 5 s on idle cores, and was seen to take 100 s on a busy machine.
+START_S = 300.0
 DEFAULT_MEMORY = "1g"  # Spark's own
 
 
@@ -51,6 +53,7 @@ def wait_for_executors(spark: SparkSession, master: str) -> None:
         now = time.monotonic()
         if is_standalone(master) and now - looked >= LOOK_S:
             looked = now
+            _log.warning("waiting for executors of %s, %.0f s", master, now - began)  # the suite takes it for life
             wrong = trouble(workers.executors(spark, master), now - began, memory or "", last_words)
             if wrong is not None:
                 raise wrong

@@ -48,8 +48,10 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(folder: Path, cluster: Standalone, *options: str) -> process.Child:
-    command = [sys.executable, "-c", "from oncebench.cli import main; main()", "run", "--guarantee", "exactly-once",
-               "--master", cluster.address, "--work-dir", str(folder / "run"), *options]  # fmt: skip
+    command = [
+        sys.executable, "-c", "from oncebench.cli import main; main()", "run", "--guarantee", "exactly-once",
+        "--master", cluster.address, "--work-dir", str(folder / "run"), "--start-timeout", "600", *options,
+    ]  # fmt: skip
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
     return process.start("oncebench run", command, folder / "log", env=environment, cwd=HOME)
 
@@ -69,7 +71,7 @@ def test_exactly_once_survives_dead_drivers_executors_and_workers(
     cluster: Standalone, python: Path, tmp_path: Path, sink: str
 ) -> None:
     """The driver is killed after a commit, then one executor, then one of the two workers."""
-    options = ("--sink", sink, "--rate", "500", "--duration", "20", "--max-events-per-batch", "500", "--fault",
+    options = ("--sink", sink, "--rate", "500", "--duration", "10", "--max-events-per-batch", "500", "--fault",
                "after-commit:kill", "--spark-conf", f"spark.pyspark.python={python}")  # fmt: skip
     report = tmp_path / "report.json"
     with run(tmp_path, cluster, *options, "--json", str(report)) as suite:
