@@ -10,7 +10,7 @@ import json
 import os
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
@@ -55,15 +55,17 @@ class Standalone:
 
     def executors(self) -> list[int]:
         """The pids of the executors' JVMs."""
-        found = []
+        return [pid for pid, command in self._processes() if EXECUTOR in command]
+
+    def commands(self) -> list[list[str]]:
+        """The command of every process that the workers have started, directly or not."""
+        return [command for _, command in self._processes()]
+
+    def _processes(self) -> Iterator[tuple[int, list[str]]]:
         for worker in self.workers:
             for pid in worker.members():
-                try:
-                    if EXECUTOR in psutil.Process(pid).cmdline():
-                        found.append(pid)
-                except psutil.Error:  # it has ended meanwhile
-                    continue
-        return found
+                with suppress(psutil.Error):  # it has ended meanwhile
+                    yield pid, psutil.Process(pid).cmdline()
 
 
 @contextmanager

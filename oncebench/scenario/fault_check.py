@@ -41,8 +41,6 @@ def require_possible(cells: Iterable[Cell], ours: frozenset[str] | None = None) 
         UserError: a master or a fault is impossible, with the reason (exit code 2).
     """
     for cell in cells:
-        if (why := why_not_on_cluster(cell, ours)) is not None:
-            raise UserError(f"--master {cell.master}: {why}", exit_code=ExitCode.USAGE)
         kind = SINKS[cell.sink]
         support = choose(kind, cell.guarantee, cell.variant)
         faults = [parse_fault(text) for text in cell.faults]
@@ -54,3 +52,5 @@ def require_possible(cells: Iterable[Cell], ours: frozenset[str] | None = None) 
             )
             if reason is not None:
                 raise UserError(f"fault {text}: {reason}", exit_code=ExitCode.USAGE)
+        if (why := why_not_on_cluster(cell, ours)) is not None:
+            raise UserError(f"--master {cell.master}: {why}", exit_code=ExitCode.USAGE)

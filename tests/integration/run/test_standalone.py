@@ -83,6 +83,7 @@ def test_exactly_once_survives_dead_drivers_executors_and_workers(
         waited(lambda: not suite.alive or hits.exists(), "the driver is killed", STEP_S)
         for kill in ("driver", "executor", "worker"):
             if kill == "executor":
+                assert any(str(python) in command for command in cluster.commands()), "the Python of --spark-conf"
                 os.kill(cluster.executors()[0], signal.SIGKILL)
             elif kill == "worker":
                 cluster.workers[0].send(signal.SIGKILL)
