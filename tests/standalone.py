@@ -25,7 +25,7 @@ from oncebench.processes.child import Child
 from oncebench.processes.ports import LOOPBACK, free_ports
 
 SPARK_HOME = Path(pyspark.__file__).parent
-LIMIT_S = 180.0  # a JVM starts in some seconds on idle cores
+LIMIT_S = 600.0  # a JVM starts in some seconds on idle cores; three took more than 180 s on busy ones
 WORKERS = 2
 # The main class of an executor's JVM.
 EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"

@@ -37,7 +37,8 @@ LOCAL_FILES = sorted(name for name, sink in suite_sinks().items() if sink.writes
 
 @pytest.mark.parametrize("sink", LOCAL_FILES)
 def test_a_sink_that_declares_local_files_needs_a_local_master(master: str, sink: str) -> None:
-    cell = replace(CELL, sink=sink, master=master)
+    support = suite_sinks()[sink].kind.supports[0]
+    cell = Cell(sink, support.guarantee, support.variant, master=master)
     said = refusal(cell)
     assert f"sink {sink} writes files on this machine" in said
     assert "Take one of: kafka, postgres" in said
