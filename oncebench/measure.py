@@ -71,7 +71,8 @@ def judge_again(folder: Path) -> Report:
     """
     record = Record.load(folder)
     described = dict(record.cell["cell"])
-    cell = Cell(**{**described, "faults": tuple(described["faults"])})
+    lists = {name: tuple(value) for name, value in described.items() if isinstance(value, list)}
+    cell = Cell(**{**described, **lists})
     stored = dict(record.facts or {"run": record.cell["run"]})
     uses = {name: Use(**use) for name, use in stored.pop("uses", {}).items()}
     try:

@@ -11,6 +11,7 @@ batch. Spark cannot stop a query that always has input more gently.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import uuid
@@ -47,6 +48,10 @@ from pipeline.progress import Listener, Monitoring, Progress
 from pipeline.query import query as streaming_rows
 from pipeline.rows import KEY, check_query, rows_for
 from pipeline.sink import open_sink, target_of
+from pipeline.spark.cluster.executors import why_lost
+from pipeline.spark.cluster.masters import is_local
+from pipeline.spark.cluster.settings import executor_environment
+from pipeline.spark.cluster.shared_folder import refuse_other_folder
 from pipeline.spark.session import refuse_fixed_settings, refuse_task_retries, session, stop
 from pipeline.spark.signals import Stopping
 from pipeline.starting.checks import StartChecks
@@ -106,7 +111,8 @@ class Job:
                 start_sink(sink, target, journal, checks.output, config.trigger_ms / 1000)
                 monitoring = Monitoring(config.kafka_client, config.monitoring_group, config.input_topic)
             try:
-                spark = session(config, target.kind.spark)
+                variables = {} if is_local(config.master) else executor_environment(target.kind, os.environ)
+                spark = session(config, {**target.kind.spark, **variables})
             except (RefusedStart, QueryDied):
                 if self.stopping.is_set():  # a service manager's SIGTERM also ends a JVM that is starting
                     return
@@ -123,7 +129,7 @@ class Job:
             except Exception as failure:
                 if self.stopping.cut_a_start:  # the error is of the call that the signal interrupted
                     raise StoppedGently("asked to stop") from None
-                cause = explain(failure, journal)
+                cause = why_lost(spark, config.master, explain(failure, journal))
                 lost = checks.lost_input() if isinstance(cause, QueryDied) else None
                 raise lost or advised(cause, config, journal, sink.hindrance) from None
             finally:
@@ -156,6 +162,8 @@ class Job:
             self._progress.write_recovered_batch(*position)
 
     def _warm_up(self, spark: SparkSession, sink: Sink) -> None:
+        if not is_local(self.config.master):
+            refuse_other_folder(spark, self.config.checkpoint, self.config.partitions)
         tasks = spark.range(0, self.config.partitions, 1, self.config.partitions)
         warm_up(tasks, sink.warm_up_writer(), self._failpoints, self._quarantine)
 

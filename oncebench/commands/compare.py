@@ -34,9 +34,11 @@ from oncebench.report.comparisons import comparison
 from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
 from oncebench.report.schema import Report
 from oncebench.scenario.cell import Cell
+from oncebench.scenario.fault_check import require_possible
 from oncebench.scenario.profiles import PROFILES, by_profile
 from oncebench.scenario.rounds import in_rounds
 from oncebench.scenario.sweeps import SWEEPS
+from oncebench.servers.sink_servers import ours
 
 FEW_RUNS = 3  # no estimate of the duration for so few runs
 # Printed last, because make reports only "Error 1".
@@ -147,6 +149,7 @@ def compare(
     refuse_idle_postgres(cell.sink for cell in cells)
     refuse_idle_on_lost(cells)
     refuse_idle_brokers(cells, kafka)
+    require_possible((cell for cell in cells if not cell.on_this_machine), ours(kafka))
     rounds = in_rounds(cells, repeat or chosen_profile.repeat)
     results = Results(PUBLISHED if publish else LOCAL, f"{profile}-{stamp()}")
     reports: list[Report] = []

@@ -117,6 +117,7 @@ class SinkKind:
         takes: COLUMNS or RECORDS.
         jars: lock files of the jars that Spark needs for this kind.
         spark: settings that Spark needs for this kind.
+        environment: variables of the driver that its tasks read, also on other machines.
         protocols: (guarantee, variant) -> protocol, for deliberately broken kinds; all others are in
             `oncebench.delivery.protocols`.
         batch_atomic: whether the driver writes a batch in one atomic step (`BatchWriter`), instead of the tasks.
@@ -135,6 +136,7 @@ class SinkKind:
     takes: str = COLUMNS
     jars: Sequence[str] = ()
     spark: Mapping[str, str] = field(default_factory=dict)
+    environment: Sequence[str] = ()
     protocols: Mapping[tuple[str, str], Callable[..., None]] = field(default_factory=dict)
     batch_atomic: bool = False
     transactions: Mapping[str, OpensTransactions] = field(default_factory=dict)

@@ -349,8 +349,16 @@ def why_not_with_brokers(fault: Fault, brokers: int) -> str | None:
 
 def why_not_on_master(fault: Fault, master: str) -> str | None:
     """Why the fault cannot be injected into a run on this Spark master; None if it can."""
-    if FAULTS[fault.action].on_executors and not master.startswith("local"):
+    if master.startswith("local"):
+        return None
+    action = FAULTS[fault.action]
+    if action.on_executors:
         return f"the executors of {master} are not ours to kill: without --master the run has two of its own"
+    if fault.point in TASK_POINTS:
+        points = ", ".join(point for point in POINTS if point not in TASK_POINTS)
+        return f"a task passes {fault.point}, and the executors of {master} are not ours to stop. Take one of: {points}"
+    if action.starts_successor:
+        return f"the stopped pipeline keeps the cores of {master}, so no successor can run"
     return None
 
 

@@ -235,7 +235,8 @@ def _batch_section(run: _Run) -> dict[str, Any]:
 
 
 def _price_section(run: _Run) -> dict[str, Any]:
-    paid = price(run.uses, run.events, _servers(run))
+    # Executors on a cluster are not measured, and half a price would look cheap.
+    paid = price(run.uses, run.events, _servers(run)) if run.cell.on_this_machine else None
     return {
         "resources": {name: use.as_json() for name, use in sorted(run.uses.items())},
         "cpu_s_per_million_events": None if paid is None else paid["cpu_s"],

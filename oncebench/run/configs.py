@@ -53,9 +53,15 @@ def pipeline_config(cell: Cell, lab: Lab, kafka: KafkaAccess, topics: Topics, ru
         faults=tuple(parse_fault(fault) for fault in cell.faults),
         progress_whole=True,  # verdict and report need every line
         trace=bool(cell.black_box),  # the names of the user's own failpoints come from the trace
-        spark={**NO_EMPTY_BATCHES, **topics.target.get("spark", {})},
+        spark={**NO_EMPTY_BATCHES, **topics.target.get("spark", {}), **spark_settings(cell)},
         **master_for(cell, lab.spark([SINKS[cell.sink]])),
     )
+
+
+def spark_settings(cell: Cell) -> dict[str, str]:
+    """Returns the user's own settings of Spark."""
+    pairs = (text.partition("=") for text in cell.spark_conf)
+    return {name: value for name, _, value in pairs}
 
 
 def load_config(cell: Cell, kafka: KafkaAccess, topics: Topics, folder: Path) -> dict[str, Any]:

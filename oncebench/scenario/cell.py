@@ -16,6 +16,7 @@ from loadgen.pacing import Rate, lasts_s, parse_shape
 from loadgen.session import EVENTS_PER_SESSION
 from oncebench.delivery.decisions import DROP, REWRITE
 from pipeline.config import AS_SHIPPED, CHANGELOG, SNAPSHOTS, TUNED
+from pipeline.spark.cluster.masters import is_local
 
 RECOVERY_CHOICES = (REWRITE, DROP)
 CHECKPOINT_CHOICES = (TUNED, AS_SHIPPED)
@@ -45,6 +46,7 @@ class Cell:
         partitions: partitions of input and output topics, and Spark tasks per batch.
         max_events_per_batch: limit of one batch. None: a batch takes everything that is there.
         transaction_timeout_ms, on_lost, checkpoint_writing, state_store, master: see `pipeline.config`.
+        spark_conf: Spark's settings of the user, each as NAME=VALUE; a later one overrides an earlier one.
         warmup_s: seconds that are not measured, from the load's start. Excluded are latencies of sessions that ended
             earlier, batches that began earlier, and resources that processes used until then. A load that is over
             sooner is measured as a whole. For a flat-out load they count from the query's start; it is measured as a
@@ -74,6 +76,7 @@ class Cell:
     checkpoint_writing: str = TUNED
     state_store: str = CHANGELOG
     master: str = "local[2]"
+    spark_conf: tuple[str, ...] = ()
     warmup_s: float = 3.0
     brokers: int = 1
     black_box: str = ""
@@ -82,6 +85,11 @@ class Cell:
     def faulted(self) -> bool:
         """Whether the run has any fault."""
         return bool(self.faults or self.random_kills)
+
+    @property
+    def on_this_machine(self) -> bool:
+        """Whether all processes of the pipeline run on this machine, where the suite measures and stops them."""
+        return is_local(self.master)
 
     @property
     def load_s(self) -> float:
@@ -116,8 +124,8 @@ class Cell:
             value = getattr(self, field.name)
             if field.name in ("sink", "guarantee", "variant") or value == getattr(default, field.name):
                 continue
-            if field.name == "faults":
-                words += [word for fault in self.faults for word in ("--fault", fault)]
+            if field.name in _REPEATED:
+                words += [word for each in value for word in (_REPEATED[field.name], each)]
             else:
                 text = f"{value:.0f}" if isinstance(value, float) and value.is_integer() else f"{value}"
                 words += [_OPTIONS.get(field.name, "--" + field.name.replace("_", "-")), text]
@@ -126,9 +134,11 @@ class Cell:
 
     def as_json(self) -> dict[str, Any]:
         """The cell as stored in `cell.json` and in a report."""
-        return asdict(self) | {"faults": list(self.faults)}
+        return asdict(self) | {name: list(getattr(self, name)) for name in _REPEATED}
 
 
+# Options that may be given several times.
+_REPEATED = {"faults": "--fault", "spark_conf": "--spark-conf"}
 # Options whose name differs from the field's.
 _OPTIONS = {
     "outage_s": "--outage",

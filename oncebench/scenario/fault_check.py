@@ -1,4 +1,4 @@
-"""Checks a fault specification, and whether a run of a cell can have that fault.
+"""Checks a fault specification, and whether a cell can run with its faults on its Spark master.
 
 Failure modes: each problem raises `UserError` with exit code 2 before anything is started.
 """
@@ -18,6 +18,7 @@ from oncebench.faults.catalogue import (
     why_not_with_brokers,
 )
 from oncebench.scenario.cell import Cell
+from oncebench.scenario.master_check import why_not_on_cluster
 from oncebench.sinks.registry import SINKS, suite_sinks
 
 
@@ -37,13 +38,13 @@ def checked_fault(text: str) -> str:
 
 
 def require_possible(cells: Iterable[Cell], ours: frozenset[str] | None = None) -> None:
-    """Checks that each cell's run can have the cell's faults.
+    """Checks that each cell can run on its Spark master, and with its faults.
 
     Args:
         ours: the servers that the suite will have started. None: all that the cells need.
 
     Raises:
-        UserError: a fault is impossible, with the reason (exit code 2).
+        UserError: a master or a fault is impossible, with the reason (exit code 2).
     """
     for cell in cells:
         kind = SINKS[cell.sink]
@@ -58,3 +59,5 @@ def require_possible(cells: Iterable[Cell], ours: frozenset[str] | None = None) 
             )
             if reason is not None:
                 raise UserError(f"fault {text}: {reason}", exit_code=ExitCode.USAGE)
+        if (why := why_not_on_cluster(cell, ours)) is not None:
+            raise UserError(f"--master {cell.master}: {why}", exit_code=ExitCode.USAGE)

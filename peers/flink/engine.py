@@ -19,7 +19,7 @@ from pipeline.config import PipelineConfig
 
 PROGRAM = ("python", "-m", "peers.flink")
 # Settings of Spark's pipeline; Flink's own are in `Engine.settings`.
-UNUSED = ("trigger_ms", "max_events_per_batch", "on_lost", "checkpoint_writing", "state_store", "master")
+UNUSED = ("trigger_ms", "max_events_per_batch", "on_lost", "checkpoint_writing", "state_store", "master", "spark_conf")
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 _MAIN = "oncebench.flink.Job"
 

@@ -29,6 +29,10 @@ from oncebench.delivery.errors import PipelineError, QueryDied, RefusedStart
 from oncebench.delivery.failures.first_cause import first_cause
 from oncebench.kafka_access.forms import jvm_options
 from pipeline.config import CHANGELOG, TUNED, PipelineConfig
+from pipeline.spark.cluster.archive import make_archive
+from pipeline.spark.cluster.executors import wait_for_executors
+from pipeline.spark.cluster.masters import is_local
+from pipeline.spark.cluster.settings import ADDED_TO, PYTHON, cluster_settings
 from pipeline.spark.jvm_names import keep_names
 from pipeline.spark.local_cluster import is_local_cluster, make_home
 from pipeline.spark.signals import jvm_ignores_signals
@@ -94,7 +98,7 @@ def settings(config: PipelineConfig, of_sink: Mapping[str, str] | None = None) -
         "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BYTES),
         # Other programs on this machine must not be able to use the driver. Spark makes the secret on `local[N]`,
         # `local_cluster` makes it for separate executors, and on a cluster the operator sets it (spark-defaults.conf).
-        "spark.authenticate": str(config.master.startswith("local")).lower(),
+        "spark.authenticate": str(is_local(config.master)).lower(),
     }
     if is_local_cluster(config.master):
         base |= {
@@ -107,17 +111,25 @@ def settings(config: PipelineConfig, of_sink: Mapping[str, str] | None = None) -
     if config.sockets is not None:
         base["spark.python.unix.domain.socket.enabled"] = "true"
         base["spark.python.unix.domain.socket.dir"] = config.sockets
-    return {**base, **(_TUNED if config.checkpoint_writing == TUNED else {}), **(of_sink or {}), **config.spark}
+    tuned = _TUNED if config.checkpoint_writing == TUNED else {}
+    made = {**base, **tuned, **(of_sink or {})}
+    if is_local(config.master):
+        return {**made, **config.spark}
+    shared = cluster_settings(config)
+    return {**made, **shared, **config.spark, **{name: shared[name] for name in ADDED_TO}}
 
 
-def refuse_fixed_settings(settings: Mapping[str, str]) -> None:
+def refuse_fixed_settings(settings: Mapping[str, str], place: str = "`spark`") -> None:
     """Raises RefusedStart for a job's own settings that would break a guarantee.
 
     These settings would let Spark try tasks again, change their number, or change the form of their rows.
+
+    Args:
+        place: where the user has written them.
     """
     for name in _FIXED:
         if name in settings:
-            raise RefusedStart(f"the guarantees rest on {name} as the pipeline sets it. Remove it from `spark`.")
+            raise RefusedStart(f"the guarantees rest on {name} as the pipeline sets it. Remove it from {place}.")
 
 
 def refuse_task_retries(master: str) -> None:
@@ -138,21 +150,26 @@ def session(config: PipelineConfig, of_sink: Mapping[str, str] | None = None) ->
         RefusedStart: the JVM does not start, or Spark refuses its settings.
         QueryDied: Spark's master does not answer.
     """
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    given = settings(config, of_sink)
+    os.environ["PYSPARK_PYTHON"] = given.get(PYTHON, sys.executable)
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if is_local(config.master):
+        os.environ.setdefault("SPARK_LOCAL_IP", given["spark.driver.bindAddress"])
+    else:
+        os.environ["SPARK_LOCAL_IP"] = given["spark.driver.bindAddress"]
     home = str(Path(__file__).resolve().parents[2])
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
     if is_local_cluster(config.master):
         make_home(Path(tempfile.mkdtemp(prefix="spark-")))
     builder = SparkSession.builder.master(config.master)
-    for name, value in settings(config, of_sink).items():
+    for name, value in given.items():
         builder = builder.config(name, value)
     at_interrupt = signal.getsignal(signal.SIGINT)
     try:
         with jvm_ignores_signals():
             spark = builder.getOrCreate()
     except (PySparkRuntimeError, OSError) as error:  # the JVM ended before it answered, or could not be run
-        memory = settings(config, of_sink)["spark.driver.memory"]
+        memory = given["spark.driver.memory"]
         raise RefusedStart(
             f"Spark's JVM did not start; the lines above have its own message. JAVA_HOME, here {_java_home()}, must "
             f"have Java 17, 21 or 25, and this machine must have the memory of spark.driver.memory, {memory}. Correct "
@@ -163,7 +180,23 @@ def session(config: PipelineConfig, of_sink: Mapping[str, str] | None = None) ->
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, at_interrupt)  # Spark's own handler would end the process with a traceback
     keep_names(spark.sparkContext._jvm)
+    if not is_local(config.master):
+        _share(spark, config)
     return spark
+
+
+def _share(spark: SparkSession, config: PipelineConfig) -> None:
+    """Gives the executors of a cluster the code of this pipeline, and checks that they can run it.
+
+    Raises:
+        RefusedStart, QueryDied: see `wait_for_executors`.
+    """
+    try:
+        spark.sparkContext.addFile(str(make_archive(Path(tempfile.gettempdir()))))
+        wait_for_executors(spark, config.master)
+    except BaseException:
+        stop(spark)
+        raise
 
 
 def not_started(master: str, cause: str) -> PipelineError:

@@ -22,6 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.config import PipelineConfig
+from pipeline.spark.cluster.masters import is_local
 
 # A socket's name has at most 107 bytes (sun_path), and Spark's own part takes 42 of them. The paths of the record's
 # folder and of TMPDIR may be too long.
@@ -31,7 +32,7 @@ _PLACE = Path("/tmp")  # noqa: S108  mkdtemp makes the folder in it, readable by
 @contextmanager
 def short_sockets(config: PipelineConfig) -> Iterator[PipelineConfig]:
     """Yields the configuration with the folder in which Spark must make its sockets."""
-    if not config.master.startswith("local"):
+    if not is_local(config.master):
         yield config
         return
     sweep(config.record)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from loadgen.errors import LoadError
 from loadgen.pacing import parse_rate, parse_shape, sessions_for
 from loadgen.session import EVENTS_PER_SESSION, MAX_RECORD_BYTES
 from oncebench.commands.shared.kafka import PARAMETERS, kafka_options
-from oncebench.delivery.errors import RefusedStart
+from oncebench.commands.shared.spark import check_master, check_settings, spark_options
 from oncebench.errors import ExitCode, UserError
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.lab.lab import START_TIMEOUT_S
@@ -25,7 +24,6 @@ from oncebench.scenario.cell import BROKER_CHOICES, CHECKPOINT_CHOICES, RECOVERY
 from oncebench.scenario.supports import is_two_phase
 from oncebench.sinks.registry import suite_sinks
 from pipeline.config import CHANGELOG
-from pipeline.spark.session import refuse_task_retries
 
 F = TypeVar("F", bound=Callable[..., Any])
 # The headings of a command's help, with the parameters below each. All other options come first.
@@ -33,12 +31,11 @@ HEADINGS: Mapping[str, Sequence[str]] = {
     "Load": ("rate", "duration", "sessions", "shape", "record_bytes", "seed"),
     "Pipeline": (
         "trigger_ms", "partitions", "open_sessions", "max_events_per_batch", "transaction_timeout_ms", "on_lost",
-        "checkpoint_writing", "state_store", "master", "warmup_s", "start_timeout_s",
+        "checkpoint_writing", "state_store", "master", "spark_conf", "warmup_s", "start_timeout_s",
     ),
     "Servers": ("brokers", *PARAMETERS, "topic", "postgres"),
     "Files": ("json_path", "publish", "work_dir", "keep"),
 }  # fmt: skip
-_MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|spark://.+|yarn|k8s://.+")
 MAX_SEED = 2**64 - 1  # loadgen's random number generator takes 64 bits
 MAX_WARMUP_S = 86_400.0
 MAX_OUTAGE_S = 3600.0
@@ -146,8 +143,7 @@ def _cell_options(warmup: str) -> Sequence[Callable[[F], F]]:
                      help="How Spark writes local checkpoint files: tuned (without child processes) or as-shipped."),
         click.option("--state-store", type=click.Choice(STATE_CHOICES), default=CHANGELOG, show_default=True,
                      help="What RocksDB's state store writes per batch: a changelog, or a snapshot of its files."),
-        click.option("--master", default="local[2]", show_default=True,
-                     help="Spark master, such as local[2] or spark://host:7077."),
+        spark_options,
         click.option("--warmup", "warmup_s", type=click.FloatRange(0, MAX_WARMUP_S), default=3.0, callback=_finite,
                      metavar="S",
                      help=f"Seconds after the start of the load that are not measured [default: {warmup}]."),
@@ -276,16 +272,8 @@ def base_cell(rate: str, duration: float | None, sessions: int | None, shape: st
         ) from None
     except LoadError as error:
         raise UserError(str(error), exit_code=ExitCode.USAGE) from error
-    master = fields.get("master", "local[2]")
-    if not _MASTER.fullmatch(master):
-        raise UserError(
-            f"--master {master!r} is not a Spark master. Give local[2] or spark://host:7077, for example",
-            exit_code=ExitCode.USAGE,
-        )
-    try:
-        refuse_task_retries(master)
-    except RefusedStart as refused:
-        raise UserError(str(refused), exit_code=ExitCode.USAGE) from None
+    check_master(fields.get("master", Cell.master))
+    check_settings(fields.get("spark_conf", ()))
     return replace(Cell("", "", ""), rate=events_per_s, sessions=wanted, shape=shape, **fields)
 
 

@@ -154,6 +154,9 @@ TEXTS: Mapping[str, Cause] = {
     ),
     "java.lang.OutOfMemoryError": transient("the JVM ran out of memory", MEMORY),
     "Python worker exited unexpectedly": transient("a Python worker was killed, perhaps for memory", WORKERS_MEMORY),
+    "ExecutorLostFailure": transient(
+        "an executor has ended", "Look for its last errors in its own log, on the machine of its worker"
+    ),
     "No space left on device": transient("a disk is full", f"Make room on {_DISKS}"),
     "java.nio.file.AccessDeniedException": permanent(*_RIGHT),
     "(Permission denied)": permanent(*_RIGHT),

@@ -25,6 +25,11 @@ from psycopg import conninfo
 from oncebench.delivery.errors import RefusedStart
 
 VARIABLE = "ONCEBENCH_POSTGRES"
+# libpq takes from these what the DSN lacks.
+LIBPQ = (
+    "PGHOST", "PGPORT", "PGDATABASE", "PGUSER", "PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE", "PGSSLMODE",
+    "PGSSLROOTCERT", "PGSSLCERT", "PGSSLKEY",
+)  # fmt: skip
 # Secret parameters of libpq; `passfile` is only the name of a file.
 SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 HIDDEN = "***"

@@ -57,7 +57,7 @@ from oncebench.delivery.failures.cause import not_claimed
 from oncebench.delivery.failures.postgres import NEW_JOB, of_sqlstate
 from oncebench.delivery.quarantine import without_rejected
 from oncebench.sinks.postgres import preparing, tables
-from oncebench.sinks.postgres.connection import Names, connect, dsn, error_text, missing, parts
+from oncebench.sinks.postgres.connection import LIBPQ, VARIABLE, Names, connect, dsn, error_text, missing, parts
 from oncebench.sinks.postgres.fencing import end_older
 from oncebench.sinks.postgres.left import LEFT_OPEN
 from oncebench.sinks.postgres.reader import prepared as prepared_of
@@ -359,4 +359,14 @@ def _open(settings: SinkSettings) -> PostgresSink:
     )
 
 
-KINDS = (SinkKind("postgres", SUPPORTS, lacks={}, open=_open, jars=("spark-postgres",), transactions=LEFT_OPEN),)
+KINDS = (
+    SinkKind(
+        "postgres",
+        SUPPORTS,
+        lacks={},
+        open=_open,
+        jars=("spark-postgres",),
+        environment=(VARIABLE, *LIBPQ),
+        transactions=LEFT_OPEN,
+    ),
+)

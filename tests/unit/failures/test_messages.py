@@ -47,7 +47,8 @@ SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass", "spark.sql.streaming.checkpointFileManagerClass",
     "spark.driver.memory", "spark.executor.memory", "spark.executorEnv", "controller.transaction.lease.count.min",
     "spark.readStream", "builder.master", "rows.repartition", "rows.writeStream.format", "spark.executorEnv.V",
-    "spark.api.mode", "spark.sql.shuffle.partitions", "spark.sql.streaming.queryEvolution",
+    "spark.api.mode", "spark.sql.shuffle.partitions", "spark.sql.streaming.queryEvolution", "spark.driver.host",
+    "spark.executor.cores",
 }  # fmt: skip
 FILES = (".py", ".sh", ".conf", ".properties", ".json")
 PROGRAMS = {"kafka-acls.sh": {"--bootstrap-server", "--add", "--allow-principal", "--operation", "--topic", "--group",

@@ -1,0 +1,84 @@
+"""The options for Spark: its master, and settings of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from oncebench.delivery.errors import RefusedStart
+from oncebench.errors import ExitCode, UserError
+from pipeline.spark.cluster.masters import addresses, is_standalone
+from pipeline.spark.session import refuse_fixed_settings, refuse_task_retries
+
+F = TypeVar("F", bound=Callable[..., Any])
+_MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|spark://.+")
+# Masters whose client reads files that the suite does not pass on (HADOOP_CONF_DIR, a container's image).
+_UNTRIED = re.compile(r"yarn|k8s://.+|mesos://.+")
+_SETTING = re.compile(r"(?P<name>spark\.[^=\s]+)=(?P<value>.*)", re.DOTALL)
+# Spark hides the values of these names in its own logs (spark.redaction.regex).
+_SECRET = re.compile(r"(?i)secret|password|token|access[.]?key")
+MASTER_HELP = "Spark master: local[2], or spark://host:7077 for a standalone cluster."
+
+
+def spark_options(command: F) -> F:
+    """The options `--master` and `--spark-conf`."""
+    for option in (
+        click.option("--master", default="local[2]", show_default=True, help=MASTER_HELP),
+        click.option("--spark-conf", multiple=True, metavar="NAME=VALUE",
+                     help="Setting of Spark, such as spark.executor.memory=2g; may be repeated."),
+    )[::-1]:  # fmt: skip
+        command = option(command)
+    return command
+
+
+def check_master(master: str) -> None:
+    """Checks that the suite can run a pipeline on this Spark master.
+
+    Raises:
+        UserError: it cannot, or the text is no master (exit code 2).
+    """
+    if _UNTRIED.fullmatch(master):
+        raise UserError(
+            f"--master {master}: the suite runs local masters and standalone clusters (spark://host:7077). Test a job "
+            "of your own there instead: docs/at_work.md says how",
+            exit_code=ExitCode.USAGE,
+        )
+    if not _MASTER.fullmatch(master):
+        raise UserError(
+            f"--master {master!r} is not a Spark master. Give local[2] or spark://host:7077, for example",
+            exit_code=ExitCode.USAGE,
+        )
+    try:
+        refuse_task_retries(master)
+        if is_standalone(master):
+            addresses(master)
+    except RefusedStart as refused:
+        raise UserError(str(refused), exit_code=ExitCode.USAGE) from None
+
+
+def check_settings(texts: Sequence[str]) -> None:
+    """Checks the texts of `--spark-conf`.
+
+    Raises:
+        UserError: a text has another form, is a secret, or sets what a guarantee rests on (exit code 2).
+    """
+    for text in texts:
+        setting = _SETTING.fullmatch(text)
+        if setting is None:
+            raise UserError(
+                f"--spark-conf {text!r} is not of the form NAME=VALUE, such as spark.executor.memory=2g",
+                exit_code=ExitCode.USAGE,
+            )
+        name = setting["name"]
+        if _SECRET.search(name):
+            raise UserError(
+                f"--spark-conf {name}: every user of this machine can read a secret in a command line. Leave it out",
+                exit_code=ExitCode.USAGE,
+            )
+        try:
+            refuse_fixed_settings({name: setting["value"]}, "--spark-conf")
+        except RefusedStart as refused:
+            raise UserError(str(refused), exit_code=ExitCode.USAGE) from None

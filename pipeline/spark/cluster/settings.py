@@ -1,0 +1,44 @@
+"""Spark's settings for a cluster: how executors get jars, code and the driver's address."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+
+from oncebench.delivery.contract import SinkKind
+from oncebench.kafka_access.forms import jvm_options
+from pipeline.config import PipelineConfig
+from pipeline.spark.cluster.archive import NAME
+from pipeline.spark.cluster.masters import driver_address, is_standalone
+
+_VARIABLE = "spark.executorEnv."
+_JARS, _PATH = "spark.jars", f"{_VARIABLE}PYTHONPATH"
+# A job's own values are added to these; all other settings of a job replace ours.
+ADDED_TO = (_JARS, _PATH)
+# Set by the user where executors have their Python elsewhere. Spark's own launcher reads it, which does not start us.
+PYTHON = "spark.pyspark.python"
+
+
+def cluster_settings(config: PipelineConfig) -> dict[str, str]:
+    """Returns the settings by which a cluster's executors can run the tasks of this pipeline.
+
+    The driver's file server has the jars. The archive of the code is in the folder where an executor's Python starts.
+    A job's own jars and PYTHONPATH are added to these.
+    """
+    own: Mapping[str, str] = config.spark
+    found = {
+        _JARS: ",".join(filter(None, (*config.driver_jars, *config.jars, own.get(_JARS)))),
+        _PATH: os.pathsep.join(filter(None, (NAME, own.get(_PATH)))),
+    }
+    if options := jvm_options(config.kafka_client):
+        found["spark.executor.extraJavaOptions"] = shlex.join(options)
+    address = driver_address(config.master) if is_standalone(config.master) else None
+    if address is not None:
+        found |= {"spark.driver.host": address, "spark.driver.bindAddress": address}
+    return found
+
+
+def executor_environment(kind: SinkKind, environment: Mapping[str, str]) -> dict[str, str]:
+    """Returns the settings that give executors the variables which a sink's tasks read."""
+    return {f"{_VARIABLE}{name}": environment[name] for name in kind.environment if name in environment}
