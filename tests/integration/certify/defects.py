@@ -50,7 +50,7 @@ PUBLIC: Mapping[str, tuple[str, str, Callable[[], dict[str, Any]]]] = {
         lambda: {"write": "table_sinks:append_to_delta", "read": "table_sinks:read_delta", "spark": delta()},
     ),
     "a Kafka write that ignores batch_id": (
-        "kill-after-call",
+        "kill-amid-call",
         "DUP",
         lambda: {"write": "kafka_sinks:write_batch", "read": "kafka_sinks:read_rows", "setup": "kafka_sinks:empty"},
     ),
