@@ -40,12 +40,12 @@ def certificate(
         beside: `module:function` with which the prices compare the sink.
     """
     kept = strongest(outcomes)
-    lines = [f"# {name_of(given)} keeps {'no guarantee' if kept == NONE else kept}", "", _MEANS[kept], ""]
-    if not proven(outcomes):
-        lines += ["Some scenarios have no answer, so this is not proven. The table has them as `not tested`.", ""]
     left = [
         each.name for each in chosen(bool(given["write"])) if each not in [outcome.scenario for outcome in outcomes]
     ]
+    lines = [f"# {name_of(given)} {_answer(kept, bool(left), proven(outcomes))}", "", _MEANS[kept], ""]
+    if not proven(outcomes):
+        lines += ["Some scenarios have no answer, so this is not proven. The table has them as `not tested`.", ""]
     if left and kept == NONE:
         lines += ["Every guarantee is broken, so more scenarios cannot change the answer. "
                   f"These were not run: {', '.join(left)}.", ""]  # fmt: skip
@@ -72,6 +72,14 @@ def certificate(
         lines += [f"- {price}" for price in prices]
     lines += ["", "## How it was tested", "", *_method(given, outcomes, seed), "", made]
     return "\n".join(lines) + "\n"
+
+
+def _answer(kept: str, is_part: bool, is_proven: bool) -> str:
+    """Returns the answer for the title, which a reader may quote without the page."""
+    if kept == NONE:  # more scenarios cannot change it
+        return "keeps no guarantee"
+    where = "keeps in the scenarios that ran:" if is_part else "keeps"
+    return f"{where} {kept}{'' if is_proven else ' (not proven)'}"
 
 
 def _row(outcome: Outcome) -> str:
@@ -101,7 +109,7 @@ def _method(given: Mapping[str, Any], outcomes: Sequence[Outcome], seed: int) ->
         f"input, and compared both: {expected} rows in {count}. A fault acts in one batch of a run, "
         "so a race at another moment may stay unseen.",
         "",
-        "This command certifies the sink again:",
+        "This command runs all scenarios again:",
         "",
         f"    {command(given, None, seed)}",
     ]

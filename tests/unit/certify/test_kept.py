@@ -89,11 +89,22 @@ def test_a_weaker_guarantee_is_kept_where_a_stronger_one_is_broken() -> None:
 
 def test_a_certificate_has_the_evidence_and_the_command_of_each_broken_guarantee() -> None:
     page = certificate(GIVEN, [outcome(HEALTHY), outcome(DUP=60)], 7, "Made today.")
-    assert page.startswith("# mine:write keeps at-least-once\n")
+    assert page.startswith("# mine:write keeps in the scenarios that ran: at-least-once\n")
     assert "| kill-after-call | the job is killed | broken | kept | broken |" in page
     assert "60 extra copies (DUP: rows visible more than once)" in page
     assert "row 1-00000004:7, visible 2 times, made from the input at partition 1, offset 90" in page
     assert "    oncebench certify mine:write --reader mine:read --seed 7 --only kill-after-call\n" in page
+
+
+def test_the_title_says_no_more_than_the_scenarios_prove() -> None:
+    every = [outcome(each) for each in chosen(True)]
+    silent = Outcome(every[-1].scenario, failure="it died")
+    titles = [certificate(GIVEN, part, 1, "").splitlines()[0] for part in (every, every[:-1], [*every[:-1], silent])]
+    assert titles == [
+        "# mine:write keeps exactly-once",
+        "# mine:write keeps in the scenarios that ran: exactly-once",
+        "# mine:write keeps exactly-once (not proven)",
+    ]
 
 
 def test_a_scenario_fails_in_junit_if_it_breaks_the_required_guarantee() -> None:
