@@ -9,7 +9,7 @@ from pipeline.spark.cluster.executors import ROOM_S, trouble
 from pipeline.spark.cluster.workers import Executors, Worker, cause_in
 
 WORKER = Worker("one", "http://one:8081", cores=4, memory_mb=4096, cores_used=4, memory_used_mb=3072)
-# The ends of real logs of Spark 4.2: an agent that is missing, and a driver that cannot be reached.
+# Written by hand after the form of Spark's logs: an agent that is missing, and a driver that cannot be reached.
 NO_AGENT = """==== Bytes 0-900 of 900 of /work/app-1/0/stderr ====
 Spark Executor Command: "/usr/lib/jvm/java-17/bin/java" "-cp" "/opt/spark/jars/*"
 ========================================
