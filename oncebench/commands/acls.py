@@ -55,7 +55,7 @@ PROGRAMS: Mapping[str, _Choice] = {
 
 
 @click.command()
-@click.option("--principal", required=True, metavar="TYPE:NAME", help="Kafka user of the program, like User:orders.")
+@click.option("--principal", required=True, metavar="TYPE:NAME", help="Kafka user of the program, such as User:orders.")
 @click.option(
     "--for",
     "program",
@@ -66,16 +66,22 @@ PROGRAMS: Mapping[str, _Choice] = {
     "sustain, batches and profile.",
 )
 @click.option("--guarantee", type=click.Choice(GUARANTEES), help="Delivery guarantee of a job into Kafka.")
-@click.option("--variant", help="Protocol that keeps the guarantee; its variants need the same rights.")
+@click.option("--variant", help="Protocol that keeps the guarantee. All variants need the same rights.")
 @click.option(
-    "--input", "input_topic", metavar="TOPIC", help="Topic that the job reads or the load writes [load: a new topic]."
+    "--input",
+    "input_topic",
+    metavar="TOPIC",
+    help="Topic that the job reads or the load writes [default for load: a new topic].",
 )
-@click.option("--output", metavar="TOPIC", help="Topic that the job writes; not for a job into another sink.")
+@click.option(
+    "--output", metavar="TOPIC", help="Topic that the job writes. Leave it out if the job does not write into Kafka."
+)
 @click.option("--quarantine", metavar="TOPIC", help="Topic for rejected records, if the job has one.")
 @click.option("--sink-id", metavar="ID", help="The job's sink_id. Its groups and transactional ids begin with it.")
-@click.option("--bootstrap-servers", metavar="HOST:PORT,..", default=_PLACEHOLDER, help="Your Kafka, for the commands.")
+@click.option("--bootstrap-servers", metavar="HOST:PORT,..", default=_PLACEHOLDER,
+              help="Addresses of your Kafka, for the printed commands.")  # fmt: skip
 @click.option("--command-config", metavar="FILE", default="",
-              help="Your file of an administrator's login, for the commands. It is not read.")  # fmt: skip
+              help="File with an administrator's login, for the printed commands. It is not read here.")  # fmt: skip
 def acls(
     principal: str,
     program: str,
@@ -93,8 +99,8 @@ def acls(
     For a Kafka with authorisation (ACLs). Each line is a command of Kafka's own tool, kafka-acls.sh. This command
     itself changes nothing and connects to nothing: an administrator of the cluster reads the lines and runs them.
 
-    Lines that begin with `# kafka-acls.sh` are rights without which the program still works. The line above each
-    explains what is then missing. Remove the # to grant such a right.
+    Lines that begin with `# kafka-acls.sh` grant optional rights. The line above each explains what does not work
+    without the right. Remove the # to grant it.
 
     \b
     Examples:
@@ -129,7 +135,7 @@ def _lines(program: Program, principal: str, servers: str, command_config: str) 
     if servers == _PLACEHOLDER:
         yield f"# Put the address of the cluster in place of {_PLACEHOLDER}, or give --bootstrap-servers."
     if any(right.on.pattern == PREFIXED for right in rights):
-        yield "# `prefixed` is for every name that begins so."
+        yield "# `prefixed` covers every name that begins with the given one."
     for same in _by_resource(right for right in rights if not right.without):
         yield ""
         yield f"# {'; '.join(right.why for right in same)}"

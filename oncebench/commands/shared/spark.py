@@ -1,4 +1,4 @@
-"""The options for Spark: its master, and settings of its own."""
+"""The options for Spark: its master, and more settings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def spark_options(command: F) -> F:
     for option in (
         click.option("--master", default="local[2]", show_default=True, help=MASTER_HELP),
         click.option("--spark-conf", multiple=True, metavar="NAME=VALUE",
-                     help="Setting of Spark, such as spark.executor.memory=2g; may be repeated."),
+                     help="Spark setting, such as spark.executor.memory=2g; repeat for several."),
     )[::-1]:  # fmt: skip
         command = option(command)
     return command
@@ -38,7 +38,7 @@ def check_master(master: str) -> None:
     """Checks that the suite can run a pipeline on this Spark master.
 
     Raises:
-        UserError: it cannot, or the text is no master (exit code 2).
+        UserError: the suite cannot, or the text is not a master (exit code 2).
     """
     if _UNTRIED.fullmatch(master):
         raise UserError(
@@ -63,7 +63,7 @@ def check_settings(texts: Sequence[str]) -> None:
     """Checks the texts of `--spark-conf`.
 
     Raises:
-        UserError: a text has another form, is a secret, or sets what a guarantee rests on (exit code 2).
+        UserError: a text is not NAME=VALUE, is a secret, or changes a setting that a guarantee needs (exit code 2).
     """
     for text in texts:
         setting = _SETTING.fullmatch(text)
