@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import click
 
 from oncebench.delivery.contract import GUARANTEES
+from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.protocols import choose
+from oncebench.delivery.topics.check import TOPIC_NAME
 from oncebench.errors import ExitCode, UserError
 from oncebench.kafka_access.acls import PREFIXED, Resource, Right, grant
 from oncebench.servers.kafka.rights import Job, Load, Observer, OpenTransactions, Program, Runs
@@ -16,6 +19,17 @@ from oncebench.sinks.registry import find_kind
 
 _KAFKA = "kafka"
 _PLACEHOLDER = "HOST:PORT"
+# Each command is one line of ASCII, so a name cannot hide a second command from an administrator who pastes the lines.
+# Kafka's own names of topics, groups and ids of this project need no more. `*` alone would mean every name.
+_FORMS: Mapping[str, tuple[str, str]] = {
+    "principal": (r"[A-Za-z]+:[!-)+-~]([ -~]*[!-~])?", "TYPE:NAME in printable ASCII, such as User:orders"),
+    "input": (TOPIC_NAME.pattern, "a topic's name: letters, digits, dots, _ and -"),
+    "output": (TOPIC_NAME.pattern, "a topic's name: letters, digits, dots, _ and -"),
+    "quarantine": (TOPIC_NAME.pattern, "a topic's name: letters, digits, dots, _ and -"),
+    "sink-id": (r"[A-Za-z0-9._][A-Za-z0-9._-]*", "letters, digits, dots, _ and -"),
+    "bootstrap-servers": (r"[!-~]+", "HOST:PORT, or several with commas"),
+    "command-config": (r"[ -~]*", "a path in printable ASCII"),
+}
 Names = Mapping[str, str]
 
 
@@ -36,7 +50,10 @@ def _job(names: Names) -> Job:
             exit_code=ExitCode.USAGE,
         )
     if guarantee:
-        choose(find_kind(_KAFKA), guarantee, names.get("variant"))
+        try:
+            choose(find_kind(_KAFKA), guarantee, names.get("variant"))
+        except (RefusedStart, UserError) as refused:
+            raise UserError(str(refused), exit_code=ExitCode.USAGE) from None
     return Job(guarantee, names["input"], output, names["sink-id"], names.get("quarantine", ""))
 
 
@@ -112,9 +129,18 @@ def acls(
     """
     given = {"guarantee": guarantee, "variant": variant, "input": input_topic, "output": output,
              "quarantine": quarantine, "sink-id": sink_id}  # fmt: skip
+    _check_forms({**given, "principal": principal, "bootstrap-servers": bootstrap_servers,
+                  "command-config": command_config})  # fmt: skip
     wanted = _made(program, {name: value for name, value in given.items() if value})
     for line in _lines(wanted, principal, bootstrap_servers, command_config):
         click.echo(line)
+
+
+def _check_forms(given: Mapping[str, str | None]) -> None:
+    for name, value in given.items():
+        form, means = _FORMS.get(name, (".*", ""))
+        if value is not None and not re.fullmatch(form, value):
+            raise UserError(f"--{name} {value!a} is not usable. Give {means}", exit_code=ExitCode.USAGE)
 
 
 def _made(name: str, given: Names) -> Program:

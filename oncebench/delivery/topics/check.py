@@ -18,7 +18,7 @@ from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.topics.settings import topic_setting
 
 # Kafka's own rule (org.apache.kafka.common.internals.Topic).
-_NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
+TOPIC_NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 # Kafka keeps its own records there. It makes these topics when it needs them, so a description may not show them yet
 # (Topic.INTERNAL_TOPICS and Topic.CLUSTER_METADATA_TOPIC_NAME of Kafka 4.3.1).
 _OWN = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
@@ -54,7 +54,7 @@ def refuse_unfit(
         KafkaException: the broker does not answer.
     """
     for name, use in topics.items():
-        if not _NAME.fullmatch(name):
+        if not TOPIC_NAME.fullmatch(name):
             raise _refused(name, use, KafkaError.TOPIC_EXCEPTION, rights)
         if name in _OWN:
             raise _refused(name, use, _INTERNAL, rights)

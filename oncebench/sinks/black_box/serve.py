@@ -34,14 +34,19 @@ def main(target: Mapping[str, Any]) -> None:
     commands = {"check": _check, "setup": _setup, "read": _read}
     for line in sys.stdin:
         try:
-            answer = commands[line.strip()](target)
+            answer = orjson.dumps(commands[line.strip()](target), default=str)
         except UserMistake as mistake:
-            answer = {"mistake": str(mistake)}
+            answer = _packed("mistake", str(mistake))
         except Exception as error:
             text = str(error).strip()
-            answer = {"error": f"{type(error).__name__}: {text.splitlines()[0] if text else 'no text'}"}
-        answers.write(orjson.dumps(answer, default=str) + b"\n")
+            answer = _packed("error", f"{type(error).__name__}: {text.splitlines()[0] if text else 'no text'}")
+        answers.write(answer + b"\n")
         answers.flush()
+
+
+def _packed(kind: str, text: str) -> bytes:
+    """Packs a text of the user's code, which may have characters that JSON cannot contain."""
+    return orjson.dumps({kind: text.encode("utf-8", "backslashreplace").decode()})
 
 
 def _check(target: Mapping[str, Any]) -> dict[str, Any]:

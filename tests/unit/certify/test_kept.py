@@ -115,6 +115,11 @@ def test_a_scenario_fails_in_junit_if_it_breaks_the_required_guarantee() -> None
         assert suite.get("tests") == "2"
 
 
+def test_junit_shows_what_xml_cannot_contain() -> None:
+    found = ElementTree.fromstring(junit(GIVEN, [Outcome(KILL, failure="\x1b[31mno\x00\udcff")], "exactly-once", 1))
+    assert [each.get("message") for each in found.iter("skipped")] == ["\\x1b[31mno\\x00\\udcff"]
+
+
 def test_every_scenario_has_a_name_of_its_own_and_faults_that_can_be_read() -> None:
     assert len({each.name for each in SCENARIOS}) == len(SCENARIOS)
     for each in SCENARIOS:

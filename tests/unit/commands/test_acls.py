@@ -10,8 +10,7 @@ from click.testing import CliRunner
 from oncebench.cli import cli
 from oncebench.commands.acls import PROGRAMS
 from oncebench.delivery.contract import GUARANTEES
-from oncebench.delivery.errors import RefusedStart
-from oncebench.errors import UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.kafka_access.acls import PREFIXED, Right
 from oncebench.servers.kafka.rights import Job, Load, OpenTransactions, Runs
 from tests import ROOT
@@ -97,7 +96,8 @@ def test_a_mistake_is_named(words: tuple[str, ...], message: str) -> None:
 
 def test_a_variant_of_another_guarantee_is_refused() -> None:
     result = CliRunner().invoke(cli, ["acls", *INTO_KAFKA, "at-least-once", "--variant", "two-phase"])
-    assert isinstance(result.exception, RefusedStart)
+    assert isinstance(result.exception, UserError)
+    assert result.exception.exit_code == ExitCode.USAGE
 
 
 def test_one_sink_id_gets_no_right_on_another_that_begins_alike() -> None:
@@ -137,3 +137,25 @@ def _on(right: Right) -> str:
 
 def test_the_table_in_the_docs_has_the_rights_of_each_guarantee() -> None:
     assert "\n".join(table()) in (ROOT / "docs" / "sinks.md").read_text(), "\n".join(table())
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--principal", "User:a\ntouch stolen #"),
+        ("--principal", "User:*"),
+        ("--principal", "orders"),
+        ("--input", "*"),
+        ("--input", "t\u00f3pic"),
+        ("--sink-id", "s\nreboot"),
+        ("--sink-id", "-s"),
+        ("--bootstrap-servers", "b1:9092\nreboot"),
+        ("--bootstrap-servers", ""),
+        ("--command-config", "admin\x1b.conf"),
+    ],
+)
+def test_a_name_never_becomes_a_second_command_or_every_name(option: str, value: str) -> None:
+    result = CliRunner().invoke(cli, ["acls", *JOB, option, value])
+    assert isinstance(result.exception, UserError)
+    assert (result.exception.exit_code, result.stdout) == (ExitCode.USAGE, "")
+    assert f"{option} {value!a} is not usable" in str(result.exception)

@@ -60,6 +60,12 @@ def outcome(verdict: str, **anomalies: int) -> Outcome:
     return Outcome(SCENARIOS[4], report)
 
 
+def test_the_certificate_never_overwrites_the_junit_file(folder: Path) -> None:
+    found = certify("mine:write", "--reader", "mine:read", "--certificate", "c.xml", "--junit", "c.xml")
+    assert "--certificate and --junit name one file c.xml" in str(found.exception)
+    assert not (folder / "c.xml").exists()
+
+
 @pytest.mark.parametrize(
     ("outcomes", "require", "code"),
     [
@@ -106,7 +112,7 @@ def test_a_price_whose_runs_failed_does_not_lose_the_certificate(
     assert found.exit_code == 0, found.exception
     assert "price: not measured: Kafka died\n" in found.stdout
     page = (folder / "c.md").read_text()
-    assert page.startswith("# mine:write keeps exactly-once\n")
+    assert page.startswith("# mine:write keeps in the scenarios that ran: exactly-once\n")
     assert "\n- not measured: Kafka died\n" in page
 
 
@@ -124,7 +130,7 @@ def test_an_interruption_of_the_price_does_not_lose_the_certificate(
     assert found.exit_code == ExitCode.INTERRUPTED, found.exception
     assert f"price: not measured: {says}\n" in found.stdout
     page = (folder / "c.md").read_text()
-    assert page.startswith("# mine:write keeps exactly-once\n")
+    assert page.startswith("# mine:write keeps in the scenarios that ran: exactly-once\n")
     assert f"\n- not measured: {says}\n" in page
 
 

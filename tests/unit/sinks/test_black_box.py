@@ -33,6 +33,8 @@ def none(): return None
 def raises(): raise OSError("no such table")
 def prints(): print("hello"); return [row()]
 def exits(): os._exit(3)
+def huge(): return [row(total=2**70)]
+def torn(): raise ValueError(chr(0xdcff))
 def where(): return [row(session_key=os.getcwd()), row(session_key=os.environ["ONCEBENCH_OUTPUT"])]
 def leaves(): pathlib.Path("emptied").touch()
 """
@@ -141,6 +143,17 @@ def test_a_reader_that_raises_or_dies_during_a_run_is_asked_again(folder: Path, 
         for _ in range(2):
             with pytest.raises(NotAnsweredError):
                 opened[-1].call("read")
+
+
+@pytest.mark.parametrize(
+    ("read", "says"), [("mine:huge", "Integer exceeds 64-bit range"), ("mine:torn", r"ValueError: \\udcff")]
+)
+def test_what_json_cannot_contain_is_an_error_with_its_cause(
+    folder: Path, opened: list[Functions], read: str, says: str
+) -> None:
+    opened.append(Functions(target(folder, read=read)))
+    with pytest.raises(NotAnsweredError, match=says):
+        opened[0].call("read")
 
 
 def test_a_reader_that_still_raises_at_the_end_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
