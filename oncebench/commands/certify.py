@@ -166,9 +166,7 @@ def certify(
         if path is not None and not path.parent.is_dir():
             raise UserError(f"{path}: there is no folder {path.parent}. Create it", exit_code=ExitCode.USAGE)
     if certificate_path is not None and certificate_path == junit_path:
-        raise UserError(
-            f"--certificate and --junit name one file {junit_path}. Name two", exit_code=ExitCode.USAGE
-        )
+        raise UserError(f"--certificate and --junit name one file {junit_path}. Name two", exit_code=ExitCode.USAGE)
     check(given)
     if beside:
         check({**given, "write": beside})
