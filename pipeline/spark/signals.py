@@ -44,8 +44,11 @@ class Stopping(threading.Event):
         self.cut_a_start = False
 
     def obey(self) -> None:
-        """Receives SIGTERM and SIGINT from now on."""
-        for number in (signal.SIGTERM, signal.SIGINT):
+        """Receives SIGTERM and SIGINT from now on.
+
+        SIGTERM comes last: who sees that a process catches it knows that SIGINT is no KeyboardInterrupt any more.
+        """
+        for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._received)
 
     def start_is_over(self) -> None:
