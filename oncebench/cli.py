@@ -30,6 +30,7 @@ COMMANDS = {
     "faults": "Run the fault matrix: one verdict per fault and guarantee.",
     "certify": "Find the guarantee that a sink of your own keeps.",
     "sustain": "Find the highest rate that each guarantee sustains.",
+    "plan": "Plan cores, partitions and time-outs for a rate.",
     "batches": "Measure the time that each protocol adds to a batch.",
     "profile": "Show where the time and the CPU of a batch go.",
     "bench": "Track costs and guarantees over commits with asv.",

@@ -35,7 +35,7 @@ from oncebench.sinks.postgres.connection import VARIABLE, connect, error_text, p
 SETTINGS: Mapping[str, str] = {
     "listen_addresses": LOOPBACK,
     "unix_socket_directories": "",  # Java's driver has none, and the path of a work dir may be too long for one
-    "max_prepared_transactions": "128",  # 0 by default; two per partition, at most 64 partitions
+    "max_prepared_transactions": "512",  # 0 by default; two per partition, at most 256 partitions
     "max_connections": "300",  # two Python workers per partition, driver and observer
     "track_commit_timestamp": "on",  # the reader uses it as the commit time of a row
     "shared_buffers": "64MB",  # more than a run's tables need; the rest of the memory is for Spark and Kafka

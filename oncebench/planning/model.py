@@ -1,0 +1,161 @@
+"""The model of a plan: how long a batch takes, what it costs, and what latency follows.
+
+A batch of n events in P partitions takes `fixed + (per_partition * P + per_event * n) / w` milliseconds, where w is the
+number of tasks that run at once: as many as cores, but at most P. Its processor time has the same form without w.
+At a steady rate a batch takes the events that arrived during the interval before it, so
+
+    interval = max(trigger, batch)        events = rate * interval
+
+An event waits for half an interval on average and for a whole one at worst, and then for its batch. The measured p50
+and p99 divided by these sums give one factor each. The factors contain what the sums omit: sessions end in bursts, and
+some batches take longer than the median.
+
+Promise: pure functions. Coefficients are not negative (`scipy.optimize.nnls`), and relative errors count alike for
+small and large batches.
+
+Limit: more cores than measured are an extrapolation. The model assumes that tasks share nothing but the cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+from scipy.optimize import nnls
+
+from oncebench.errors import ExitCode, UserError
+from oncebench.planning.points import Point, Setting
+
+# A line through partitions and events needs three different runs; a fourth one shows an error.
+FEWEST_SETTINGS = 4
+
+
+@dataclass(frozen=True)
+class Line:
+    """Milliseconds of a batch: a fixed part, a part per partition, and a part per event."""
+
+    fixed: float
+    per_partition: float
+    per_event: float
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What the measured runs cost.
+
+    Attributes:
+        batch: duration of a batch if one task ran at a time.
+        cpu: processor time of a batch.
+        p50, p99: measured latency as a ratio to half an interval and a batch, and to an interval and a batch.
+        measured: the settings of the runs.
+    """
+
+    batch: Line
+    cpu: Line
+    p50: float
+    p99: float
+    measured: tuple[Setting, ...]
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What the model expects of a setting.
+
+    Attributes:
+        events: events per batch.
+        batch_ms: duration of a batch.
+        cpu_us: processor time per event in µs, of the pipeline and the servers.
+        p50_ms, p99_ms: latency to visibility.
+        busy: share of the cores' time that is used.
+    """
+
+    events: float
+    batch_ms: float
+    cpu_us: float
+    p50_ms: float
+    p99_ms: float
+    busy: float
+
+
+def fit(measured: Sequence[Point]) -> Costs:
+    """The costs that fit these runs best.
+
+    Raises:
+        UserError: the runs are too few, or all alike (exit code 2).
+    """
+    settings = {point.setting for point in measured}
+    partitions = {setting.partitions for setting in settings}
+    waits = [point for point in measured if point.p50_ms is not None and point.p99_ms is not None]
+    if len(settings) < FEWEST_SETTINGS or len(partitions) < 2 or not waits:
+        raise UserError(
+            f"a plan needs runs of at least {FEWEST_SETTINGS} different settings, with two numbers of partitions, and "
+            f"one of them with a latency. Here are {len(settings)}. Give --measure, or more files with --from",
+            exit_code=ExitCode.USAGE,
+        )
+    tasks = [_at_once(point.setting) for point in measured]
+    batch = _line(
+        [(1.0, point.setting.partitions / w, point.events / w) for point, w in zip(measured, tasks, strict=True)],
+        [point.batch_ms for point in measured],
+    )
+    cpu = _line(
+        [(1.0, float(point.setting.partitions), point.events) for point in measured],
+        [point.cpu_ms for point in measured],
+    )
+    p50 = median((point.p50_ms or 0) / (_interval(point) / 2 + point.batch_ms) for point in waits)
+    p99 = median((point.p99_ms or 0) / (_interval(point) + point.batch_ms) for point in waits)
+    return Costs(batch, cpu, p50, p99, tuple(sorted(settings, key=lambda each: each.text)))
+
+
+def forecast(costs: Costs, setting: Setting) -> Forecast | None:
+    """What to expect of a setting with a rate; None: the pipeline does not keep up.
+
+    Raises:
+        ValueError: the setting is flat out.
+    """
+    if setting.rate is None:
+        raise ValueError("a flat-out load has no steady state")
+    per_ms, w, partitions = setting.rate / 1000, _at_once(setting), setting.partitions
+    without_events = costs.batch.fixed + costs.batch.per_partition * partitions / w
+    free = 1 - costs.batch.per_event * per_ms / w
+    if free <= 0:
+        return None
+    interval = max(float(setting.trigger_ms), without_events / free)
+    events = per_ms * interval
+    batch_ms = duration_ms(costs, setting, events)
+    cpu_ms = costs.cpu.fixed + costs.cpu.per_partition * partitions + costs.cpu.per_event * events
+    return Forecast(
+        events,
+        batch_ms,
+        cpu_ms / events * 1000,
+        costs.p50 * (interval / 2 + batch_ms),
+        costs.p99 * (interval + batch_ms),
+        cpu_ms / (interval * setting.cores),
+    )
+
+
+def duration_ms(costs: Costs, setting: Setting, events: float) -> float:
+    """The expected duration of a batch with so many events."""
+    shared = costs.batch.per_partition * setting.partitions + costs.batch.per_event * events
+    return costs.batch.fixed + shared / _at_once(setting)
+
+
+def processor_ms(costs: Costs, setting: Setting, events: float) -> float:
+    """The expected processor time of a batch with so many events."""
+    return costs.cpu.fixed + costs.cpu.per_partition * setting.partitions + costs.cpu.per_event * events
+
+
+def _at_once(setting: Setting) -> int:
+    return min(setting.cores, setting.partitions)
+
+
+def _interval(point: Point) -> float:
+    return max(float(point.setting.trigger_ms), point.batch_ms)
+
+
+def _line(terms: Sequence[tuple[float, float, float]], measured: Sequence[float]) -> Line:
+    """The line with the smallest relative errors."""
+    weighted = np.array(terms) / np.array(measured)[:, None]
+    found, _ = nnls(weighted, np.ones(len(measured)))
+    return Line(*map(float, found))

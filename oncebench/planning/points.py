@@ -1,0 +1,106 @@
+"""Reads from reports what a plan is computed from: one `Point` per healthy run.
+
+Promise: pure functions of stored reports. A run counts if its guarantee was kept, its generator was punctual, and only
+the load, partitions, trigger and batch limit differ from the defaults of `oncebench run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from oncebench.report.measures.metrics import BY_NAME, cpu_ms_of_a_batch, field, figure, flat_out
+from oncebench.report.schema import Report
+from oncebench.scenario.cell import Cell
+
+# Settings with an effect on speed that a plan has no term for. A run with another value would bend the fit.
+_AS_BY_DEFAULT = (
+    "open_sessions",
+    "record_bytes",
+    "shape",
+    "checkpoint_writing",
+    "state_store",
+    "spark_conf",
+    "brokers",
+)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a plan chooses, and the load it is for.
+
+    Attributes:
+        rate: events per second; None: flat out, so only batches have a time.
+        cores: processor cores of the pipeline and the brokers together.
+        partitions: partitions of input and output, and Spark tasks per batch.
+        trigger_ms: milliseconds between the starts of batches; 0: no pause.
+    """
+
+    rate: float | None
+    cores: int
+    partitions: int
+    trigger_ms: int = 0
+
+    @property
+    def text(self) -> str:
+        """The setting in words: `3,000 events/s, 4 partitions, trigger 1,000 ms`."""
+        load = "flat out" if self.rate is None else f"{self.rate:,.0f} events/s"
+        trigger = f", trigger {self.trigger_ms:,} ms" if self.trigger_ms else ""
+        return f"{load}, {self.partitions} partition{'s' if self.partitions > 1 else ''}{trigger}"
+
+
+@dataclass(frozen=True)
+class Point:
+    """What one run measured.
+
+    Attributes:
+        events: input events per batch, median.
+        batch_ms: duration of a batch, median.
+        cpu_ms: processor time of the pipeline and the servers per batch.
+        p50_ms, p99_ms: latency to visibility; None: flat out, or too few sessions.
+    """
+
+    setting: Setting
+    events: float
+    batch_ms: float
+    cpu_ms: float
+    p50_ms: float | None
+    p99_ms: float | None
+
+
+def points(reports: Iterable[Report], sink: str, guarantee: str, variant: str) -> list[Point]:
+    """The points of all runs of this sink, guarantee and variant."""
+    found = (_point(report) for report in reports if _describes(report, sink, guarantee, variant))
+    return [point for point in found if point is not None]
+
+
+def _describes(report: Report, sink: str, guarantee: str, variant: str) -> bool:
+    cell = report["cell"]
+    config: dict[str, Any] = dict(report.get("config", {}))
+    usual = Cell(sink, guarantee, variant).as_json()
+    return (
+        (cell["sink"], cell["guarantee"], cell["variant"]) == (sink, guarantee, variant)
+        and not cell["faults"]
+        and not cell["random_kills"]
+        and not report.get("probe")
+        and all(config.get(name, usual[name]) == usual[name] for name in _AS_BY_DEFAULT)
+    )
+
+
+def _point(report: Report) -> Point | None:
+    batch_ms = figure(report, BY_NAME["batch_ms"])
+    cpu_ms = cpu_ms_of_a_batch(report)
+    events = field("batches", "input_rows")(report)
+    config: dict[str, Any] = dict(report.get("config", {}))
+    cores = report.get("environment", {}).get("cores")
+    if not batch_ms or not cpu_ms or not events or not cores:
+        return None
+    setting = Setting(
+        None if flat_out(report) else float(config["rate"]),
+        int(cores),
+        int(config["partitions"]),
+        int(config["trigger_ms"]),
+    )
+    p50, p99 = (figure(report, BY_NAME[name]) for name in ("p50_ms", "p99_ms"))
+    return Point(setting, events, batch_ms, cpu_ms, p50, p99)

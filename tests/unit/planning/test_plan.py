@@ -1,0 +1,168 @@
+"""A plan from measured runs: the fit, the forecast, the choice and the error."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncebench.errors import ExitCode, UserError
+from oncebench.planning.choice import MOST_BUSY, beyond, choose, transaction_timeout_s
+from oncebench.planning.held_out import errors
+from oncebench.planning.model import Costs, Line, duration_ms, fit, forecast, processor_ms
+from oncebench.planning.points import Point, Setting
+from oncebench.planning.text import command_text, errors_text, plan_text
+
+TRUE = Costs(Line(150.0, 8.0, 0.008), Line(170.0, 6.0, 0.014), 1.05, 1.3, ())
+SETTINGS = (
+    Setting(1_000.0, 2, 2),
+    Setting(1_000.0, 2, 16),
+    Setting(3_000.0, 2, 2),
+    Setting(3_000.0, 2, 4),
+    Setting(10_000.0, 2, 2),
+    Setting(3_000.0, 2, 2, 1_000),
+)
+
+
+def measured(setting: Setting) -> Point:
+    """What a machine with the costs `TRUE` would measure."""
+    expected = forecast(TRUE, setting)
+    assert expected is not None
+    cpu_ms = expected.cpu_us * expected.events / 1000
+    return Point(setting, expected.events, expected.batch_ms, cpu_ms, expected.p50_ms, expected.p99_ms)
+
+
+def flat_out(partitions: int, events: float) -> Point:
+    setting = Setting(None, 2, partitions)
+    return Point(setting, events, duration_ms(TRUE, setting, events), processor_ms(TRUE, setting, events), None, None)
+
+
+POINTS = (*map(measured, SETTINGS), flat_out(2, 100_000), flat_out(16, 100_000))
+
+
+def test_a_fit_finds_the_costs_that_made_the_runs() -> None:
+    costs = fit(POINTS)
+    for found, true in ((costs.batch, TRUE.batch), (costs.cpu, TRUE.cpu)):
+        assert found.fixed == pytest.approx(true.fixed)
+        assert found.per_partition == pytest.approx(true.per_partition)
+        assert found.per_event == pytest.approx(true.per_event)
+    assert (costs.p50, costs.p99) == pytest.approx((TRUE.p50, TRUE.p99))
+
+
+@given(st.floats(1, 100_000), st.integers(1, 32), st.integers(1, 256), st.sampled_from((0, 200, 1_000)))
+def test_a_batch_takes_the_events_of_its_interval(rate: float, cores: int, partitions: int, trigger_ms: int) -> None:
+    setting = Setting(rate, cores, partitions, trigger_ms)
+    expected = forecast(TRUE, setting)
+    if expected is None:
+        assert rate / 1000 * TRUE.batch.per_event / min(cores, partitions) >= 1
+        return
+    interval = max(trigger_ms, expected.batch_ms)
+    assert expected.events == pytest.approx(rate / 1000 * interval)
+
+
+def test_an_overloaded_setting_has_no_forecast() -> None:
+    assert forecast(TRUE, Setting(260_000.0, 2, 2)) is None
+    assert forecast(TRUE, Setting(260_000.0, 16, 2)) is None  # two partitions use two cores
+    assert forecast(TRUE, Setting(200_000.0, 2, 2)) is not None
+
+
+def test_a_choice_keeps_the_latency_with_the_fewest_cores() -> None:
+    plan = choose(TRUE, 200_000.0, 1_000.0)
+    assert plan.expected.p99_ms <= 1_000
+    assert plan.expected.busy <= MOST_BUSY
+    fewer = plan.setting.cores - 1
+    for partitions in (1, 2, 4, 8, 16, 32, 64, 128, 256):
+        for trigger_ms in (0, 100, 200, 500, 1_000):
+            expected = forecast(TRUE, Setting(200_000.0, fewer, partitions, trigger_ms))
+            assert expected is None or expected.p99_ms > 1_000 or expected.busy > MOST_BUSY
+
+
+def test_a_choice_spends_a_loose_latency_on_fewer_batches() -> None:
+    tight, loose = choose(TRUE, 3_000.0, 700.0), choose(TRUE, 3_000.0, 20_000.0)
+    assert loose.setting.trigger_ms > tight.setting.trigger_ms
+    assert loose.expected.cpu_us < tight.expected.cpu_us
+
+
+def test_an_impossible_latency_is_refused_with_the_lowest_one() -> None:
+    with pytest.raises(UserError, match=r"lowest p99 is \d+ ms, and 100 ms was asked"):
+        choose(TRUE, 3_000.0, 100.0)
+
+
+def test_a_rate_beyond_all_cores_is_refused() -> None:
+    with pytest.raises(UserError, match="more than 128 cores"):
+        choose(TRUE, 1e9, 1_000.0)
+
+
+def test_a_plan_lists_what_was_not_measured() -> None:
+    costs = fit(POINTS)
+    assert beyond(costs, Setting(200_000.0, 6, 32)) == [
+        "6 cores (measured: 2)",
+        "32 partitions (measured: 2 to 16)",
+        "200,000 events/s (measured: up to 10,000, and flat out)",
+    ]
+    assert beyond(costs, Setting(3_000.0, 2, 4)) == []
+
+
+def test_a_transaction_outlives_the_outage() -> None:
+    plan = choose(TRUE, 3_000.0, 1_000.0)
+    assert transaction_timeout_s(plan, 0) == 60
+    assert transaction_timeout_s(plan, 600) >= 600 + 15
+
+
+def test_exact_runs_have_no_error() -> None:
+    found = errors(POINTS)
+    assert {error.setting for error in found} == {point.setting for point in POINTS}
+    assert all(error.share == pytest.approx(0, abs=1e-6) for error in found)
+    assert not any(error.missed for error in found)
+
+
+@pytest.mark.parametrize("at", range(len(POINTS)))
+def test_a_setting_is_never_predicted_from_itself(at: int) -> None:
+    wrong = replace(POINTS[at], batch_ms=POINTS[at].batch_ms * 3)
+    points = [*POINTS[:at], wrong, *POINTS[at + 1 :]]
+    own = [error for error in errors(points) if error.setting == wrong.setting and error.name == "batch ms"]
+    assert [error.share for error in own] == [pytest.approx(1 / 3 - 1)]
+    assert own[0].missed
+    assert "-67% missed" in errors_text(own)
+
+
+def test_too_few_runs_are_refused() -> None:
+    for few in (POINTS[:3], [POINTS[0]] * 9, [flat_out(2, n) for n in (1, 2, 3, 4)]):
+        with pytest.raises(UserError, match="Give --measure") as refused:
+            fit(few)
+        assert refused.value.exit_code == ExitCode.USAGE
+
+
+def test_the_text_holds_the_plan_and_its_command() -> None:
+    costs = fit(POINTS)
+    plan = choose(costs, 200_000.0, 1_000.0)
+    text = plan_text(plan, costs, 1_000, 900.0)
+    assert f"{plan.setting.cores} for pipeline and brokers" in text
+    assert "set the broker's transaction.max.timeout.ms to 1000000" in text
+    assert "not measured" in text
+    command = command_text(plan, "kafka", "exactly-once", "two-phase", 60)
+    assert command.startswith("oncebench run --sink kafka --guarantee exactly-once --variant two-phase --rate 200000 ")
+    assert command.endswith("--transaction-timeout 60000")
+
+
+def test_a_pipeline_that_would_not_keep_up_is_a_miss() -> None:
+    slow = [replace(point, batch_ms=point.batch_ms * 40) for point in POINTS]
+    found = [error for error in errors(slow) if error.predicted is None]
+    assert found
+    assert all(error.missed and error.share is None for error in found)
+    assert "does not keep up" in errors_text(found)
+
+
+def test_a_forecast_of_a_flat_out_load_is_refused() -> None:
+    with pytest.raises(ValueError, match="no steady state"):
+        forecast(TRUE, Setting(None, 2, 2))
+
+
+def test_nothing_of_a_forecast_is_negative_or_endless() -> None:
+    for setting in SETTINGS:
+        expected = forecast(fit(POINTS), setting)
+        assert expected is not None
+        assert all(value > 0 and math.isfinite(value) for value in vars(expected).values())
