@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -36,7 +35,6 @@ from oncebench.audit.python.model import ROWS, Expected, expected_of
 from oncebench.audit.sql.count import sql_audit
 from oncebench.audit.verdict import Judgement, judge
 from oncebench.errors import UserError
-from oncebench.lab.engine import SPARK
 from oncebench.observe.resources import Use
 from oncebench.record import Record
 from oncebench.record.earlier import current_cell
@@ -44,8 +42,8 @@ from oncebench.record.json_lines import whole_lines
 from oncebench.record.schema import BATCH
 from oncebench.record.traits import traits_of
 from oncebench.record.validation import refuse_newer, require
-from oncebench.report.environment import environment
 from oncebench.report.faults import faults_of, without_folder
+from oncebench.report.measures.bottleneck import of_run as bottleneck_of_run
 from oncebench.report.measures.checkpoint import (
     Progress,
     batch_costs,
@@ -59,6 +57,7 @@ from oncebench.report.measures.price import needed, per_million, price, watching
 from oncebench.report.measures.recovery import Observed, of_run, recoveries
 from oncebench.report.measures.throughput import throughput
 from oncebench.report.measures.timeline import events_after, steadiness, timeline
+from oncebench.report.origin import origin
 from oncebench.report.schema import Report
 from oncebench.scenario.cell import Cell, counts_rows
 
@@ -96,7 +95,7 @@ def make_report(
             **_batch_section(run),
             **_price_section(run),
             **_fault_section(run),
-            **_origin_section(run),
+            **origin(record, cell, facts),
         },
     )
 
@@ -223,8 +222,11 @@ def _batch_section(run: _Run) -> dict[str, Any]:
     progress = Progress(
         lines, run.measured_from_us if run.cell.rate == "max" else run.warm_us, cores_of(run.cell.master)
     )
+    parts = split(progress)
+    limit = bottleneck_of_run(run.record, run.cell, run.uses, run.facts, parts)
     return {
-        "batches": {**batch_costs(progress), "split_ms": split(progress)},
+        "batches": {**batch_costs(progress), "split_ms": parts},
+        "bottleneck": None if limit is None else limit.as_json(),
         "checkpoint": {
             **checkpoint_costs(progress, run.record.path / "checkpoint"),
             "per_million_events": per_million(written, run.events),
@@ -271,35 +273,6 @@ def _fault_section(run: _Run) -> dict[str, Any]:
     }
 
 
-def _origin_section(run: _Run) -> dict[str, Any]:
-    """The generator, the environment, and how to run the cell again."""
-    cell, facts, engine = run.cell, run.facts, _engine(run.facts)
-    load_status = run.record.load_status.items
-    generator = load_status[-1].get("summary", {}) if load_status else {}
-    return {
-        "generator": {name: generator.get(name) for name in ("lateness_ms", "sent_share", "events_per_s")},
-        "topics": _without_folder(facts.get("topics"), run.record.path),
-        "environment": {
-            **(facts.get("environment") or environment()),
-            "java": facts.get("java"),
-            "kafka": facts.get("kafka"),
-            "theirs": facts.get("theirs") or {},
-            "durability": facts.get("durability"),
-            "engine": {name: engine[name] for name in ("name", "settings")},
-        },
-        "config": {name: value for name, value in cell.as_json().items() if name not in engine["unused"]},
-        "seed": cell.seed,
-        "interrupted": bool(facts.get("interrupted")),
-        "reproduce": _reproduce(cell, facts),
-    }
-
-
-def _engine(facts: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The engine of the run; a run folder without one is of Spark."""
-    found: Mapping[str, Any] = facts.get("engine") or SPARK.as_json()
-    return found
-
-
 def _store_latencies(seen: Sightings, path: Path) -> None:
     written_us = np.zeros_like(seen.seen_us) if seen.written_us is None else seen.written_us
     np.save(path, np.column_stack((seen.ended_us, written_us, seen.seen_us)))
@@ -314,21 +287,6 @@ def _deaths(record: Record) -> dict[str, Any]:
 def _load_s(record: Record) -> float:
     scheduled = record.ledger.scheduled_us
     return float(scheduled.max() - record.plan.started_us) / 1e6 if len(scheduled) else 0.0
-
-
-def _without_folder(topics: Mapping[str, str] | None, folder: Path) -> dict[str, str] | None:
-    return None if topics is None else {name: without_folder(folder, where) for name, where in topics.items()}
-
-
-def _reproduce(cell: Cell, facts: Mapping[str, Any]) -> str:
-    """The command that runs the cell again, with the addresses of the user's servers."""
-    kafka = facts.get("kafka") or {}
-    theirs = [f"{variable}={shlex.quote(where)}" for variable, where in (facts.get("theirs") or {}).items()]
-    given = {"--bootstrap-servers": kafka["bootstrap_servers"]} if not kafka.get("own", True) else {}
-    given |= {"--kafka-conf": kafka["kafka_conf"]} if kafka.get("kafka_conf") else {}
-    options = [*given.items(), *(("--kafka-set", f"{name}={value}") for name, value in kafka.get("kafka", {}).items())]
-    servers = [f"{option} {shlex.quote(str(value))}" for option, value in options]
-    return " ".join([*theirs, cell.reproduce(_engine(facts)["program"]), *servers])
 
 
 def write_report(report: Report, path: Path) -> None:

@@ -117,6 +117,7 @@ Fault = TypedDict(
     },
 )
 _Difference = TypedDict("_Difference", {"first": int, "second": int})
+Limit = TypedDict("Limit", {"limit": str, "part": str, "share": _Figure, "cores_busy": _Figure})
 Auditors = TypedDict("Auditors", {"agree": bool, "compared": Count, "differ": dict[str, _Difference], "trouble": str})
 
 
@@ -144,6 +145,7 @@ class Report(TypedDict):
     latency_curve_ms: NotRequired[list[float] | None]
     torn_seen_by_observer: NotRequired[Count]
     batches: _Batches
+    bottleneck: NotRequired[Limit | None]  # older reports have none
     checkpoint: _Checkpoint
     sink_ms: dict[str, _Figure]
     resources: NotRequired[dict[str, _Use]]

@@ -144,7 +144,7 @@ def _why_no_speed(report: Report) -> list[str]:
 
 
 def _speed(report: Report) -> list[str]:
-    return [*_throughput(report), *_latency(report), *_batch(report), *_cpu(report)]
+    return [*_throughput(report), *_latency(report), *_batch(report), *_cpu(report), *_limit(report)]
 
 
 def _throughput(report: Report) -> list[str]:
@@ -180,6 +180,24 @@ def _cpu(report: Report) -> list[str]:
     used += [] if per_million is None else [f"{_number(per_million)} s per million events"]
     restarts = ", with restarts" if report["faults"] else ""
     return [f"  CPU         {', '.join(used)} (pipeline and servers{restarts})"] if used else []
+
+
+# What limited a run, in words; `part` and `share` are in `oncebench.report.measures.bottleneck`.
+_LIMITS: Mapping[str, str] = {
+    "generator": "the generator, which did not keep its rate",
+    "trigger": "the trigger: a batch is done before the next one is due",
+    "cores": "the cores of this machine; {part} takes {share:.0%} of the time that is used",
+    "batch": "the {part}: {share:.0%} of a batch",
+}
+
+
+def _limit(report: Report) -> list[str]:
+    found = report.get("bottleneck")  # older reports have none
+    if not found:
+        return []
+    text = _LIMITS[found["limit"]].format(part=found["part"], share=found["share"] or 0.0)
+    busy = found["cores_busy"]
+    return [f"  bottleneck  {text}" + ("" if busy is None else f"; cores {busy:.0%} busy")]
 
 
 def _place(fault: Fault, report: Report) -> str:

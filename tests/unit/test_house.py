@@ -21,7 +21,7 @@ TOP_PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG
 PAGES = [*TOP_PAGES, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "contrib").glob("*/*.md"))]
 MOST_LINES = 400  # more is more than one idea
 MOST_FILES = 12  # more cannot be taken in at a glance
-MOST_COMMANDS = 16  # one file per command of the command line
+MOST_COMMANDS = 17  # one file per command of the command line
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from oncebench.audit.python.model import ROWS
 from oncebench.audit.verdict import Verdict
 from oncebench.observe.resources import WATCHING
+from oncebench.report.measures.bottleneck import LATE_MS
 from oncebench.report.schema import Report
 from oncebench.scenario.supports import expected_codes
 
@@ -24,9 +25,6 @@ Getter = Callable[[Report], float | None]
 PROMISE, SPEED, LATENCY, CHECKPOINT, PRICE, RECOVERY = (
     "promise", "speed", "latency", "checkpoint", "price", "recovery"
 )  # fmt: skip
-# If more than one event in a hundred was later than this, the generator did not keep the rate of the report. Sends come
-# in steps of 10 ms.
-LATE_MS = 100.0
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ import pytest
 from oncebench.audit.anomalies import CATALOGUE
 from oncebench.audit.python.audit import audit
 from oncebench.record.json_lines import Lines
-from oncebench.report import report
+from oncebench.report import origin, report
 from oncebench.report.comparisons.paired import settings
+from oncebench.report.environment import environment
 from oncebench.report.measures.throughput import throughput
 from oncebench.scenario.cell import Cell
 from tests import sample_reports
@@ -40,13 +41,13 @@ KAFKA = {"bootstrap_servers": "b1:9092,b2:9092"}
 )
 def test_the_reproduce_command_names_the_users_servers(facts: dict, before: str, after: str) -> None:
     cell = Cell("kafka", "exactly-once", "two-phase")
-    assert report._reproduce(cell, facts) == f"{before}{cell.reproduce()}{after}"
+    assert origin._reproduce(cell, facts) == f"{before}{cell.reproduce()}{after}"
 
 
 def test_a_report_does_not_reveal_its_run_folder(tmp_path: Path) -> None:
     topics = {"input": "ob-1.in", "output": f"{tmp_path.resolve()}/sink/output"}
-    assert report._without_folder(topics, tmp_path) == {"input": "ob-1.in", "output": "sink/output"}
-    assert report._without_folder(None, tmp_path) is None
+    assert origin._without_folder(topics, tmp_path) == {"input": "ob-1.in", "output": "sink/output"}
+    assert origin._without_folder(None, tmp_path) is None
     died = {"event": "pipeline-failed", "t_us": 2, "exit_code": 1, "why": f"no {tmp_path.resolve()}/checkpoint"}
     record: Any = SimpleNamespace(path=tmp_path, timeline=SimpleNamespace(items=[died]), hits=SimpleNamespace(items=[]))
     assert [death["why"] for death in report._deaths(record)["each_unasked"]] == ["no checkpoint"]
@@ -101,7 +102,7 @@ def test_a_report_keeps_the_machine_of_its_run(
     reported = report.make_report(record, cell, {}, {"run": "r", "environment": there})["environment"]
     assert (reported["cpu"], reported["commit"], "cores" in reported) == ("of another machine", "abc", False)
     older = report.make_report(record, cell, {}, {"run": "r"})["environment"]
-    assert older["cpu"] == report.environment()["cpu"]
+    assert older["cpu"] == environment()["cpu"]
 
 
 def test_a_report_describes_the_engine_and_omits_settings_without_effect(tmp_path: Path) -> None:

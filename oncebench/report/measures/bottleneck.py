@@ -1,0 +1,114 @@
+"""Names what limited a run: the generator, the trigger, the cores, or one part of a batch.
+
+Promise: a pure function of what the run measured. The rules are tried in this order:
+
+1. The generator was late: the run says nothing about the pipeline.
+2. A batch is shorter than the trigger: the pipeline waits for the next one.
+3. All cores of the machine are in use: the process that uses most of them. A cluster's cores are not measured.
+4. Otherwise the longest part of a batch: planning in the driver, tasks in the executors, the state's commit, the sink's
+   protocol, or Spark's checkpoint logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from oncebench.observe.resources import Use
+from oncebench.record import Record
+from oncebench.scenario.cell import Cell
+
+# Above this share of the cores' time, processes wait for each other's cores. The sampler misses some short processes.
+BUSY = 0.9
+# The generator did not keep its rate if more than one event in a hundred was later than this. Sends come in steps of
+# 10 ms.
+LATE_MS = 100.0
+# The parts of a batch (`oncebench.report.measures.checkpoint.PARTS`) under the name of what does the work.
+_WORK: Mapping[str, tuple[str, ...]] = {
+    "driver": ("planning",),
+    "executors": ("rest",),
+    "state": ("state",),
+    "commit": ("prepare", "decide", "commit"),
+    "checkpoint": ("offset_log", "commit_log"),
+}
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """What limited a run.
+
+    Attributes:
+        limit: generator, trigger, cores or batch.
+        part: the process that uses most of the cores, or the longest part of a batch; empty for generator and trigger.
+        share: of the cores' time that is used, or of the batch; None for generator and trigger.
+        cores_busy: share of the time of all cores that the run's processes used; None: not measured.
+    """
+
+    limit: str
+    part: str
+    share: float | None
+    cores_busy: float | None
+
+    def as_json(self) -> dict[str, Any]:
+        """The form in a report."""
+        return asdict(self)
+
+
+def bottleneck(
+    uses: Mapping[str, Use],
+    measured_s: float,
+    cores: int | None,
+    split_ms: Mapping[str, float | None],
+    trigger_ms: int,
+    generator_late: bool,
+) -> Bottleneck | None:
+    """What limited the run; None where neither cores nor batches were measured.
+
+    Args:
+        uses: what each component used during the measured time.
+        measured_s: the measured time in seconds.
+        cores: processor cores of the machine; None: the pipeline runs on other machines too.
+        split_ms: the mean batch in parts.
+        trigger_ms: milliseconds between the starts of batches; 0: no pause.
+        generator_late: whether the generator did not keep its rate.
+    """
+    used_s = sum(use.cpu_s for use in uses.values())
+    busy = round(used_s / (cores * measured_s), 3) if cores and measured_s > 0 and used_s else None
+    parts = {name: sum(split_ms.get(part) or 0.0 for part in of) for name, of in _WORK.items()}
+    total_ms = sum(parts.values())
+    if generator_late:
+        return Bottleneck("generator", "", None, busy)
+    if total_ms and trigger_ms > total_ms:
+        return Bottleneck("trigger", "", None, busy)
+    if busy is not None and busy >= BUSY:
+        largest = max(uses, key=lambda name: uses[name].cpu_s)
+        return Bottleneck("cores", largest, round(uses[largest].cpu_s / used_s, 3), busy)
+    if not total_ms:
+        return None
+    longest = max(parts, key=lambda name: parts[name])
+    return Bottleneck("batch", longest, round(parts[longest] / total_ms, 3), busy)
+
+
+def of_run(
+    record: Record,
+    cell: Cell,
+    uses: Mapping[str, Use],
+    facts: Mapping[str, Any],
+    split_ms: Mapping[str, float | None],
+) -> Bottleneck | None:
+    """What limited a recorded run; `uses` and `facts` as in `make_report`. None for a run with faults."""
+    if cell.faulted:
+        return None
+    ends_us = [line["t_us"] for line in record.timeline.items if line["event"] in ("drained", "stalled")]
+    measured_s = (ends_us[-1] - facts.get("measured_from_us", 0)) / 1e6 if ends_us else 0.0
+    load = record.load_status.items[-1].get("summary", {}) if record.load_status.items else {}
+    late_ms = (load.get("lateness_ms") or {}).get("p99") or 0.0
+    return bottleneck(
+        uses,
+        measured_s,
+        (facts.get("environment") or {}).get("cores") if cell.on_this_machine else None,
+        split_ms,
+        cell.trigger_ms,
+        cell.rate != "max" and late_ms > LATE_MS,
+    )

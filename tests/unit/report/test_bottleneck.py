@@ -1,0 +1,60 @@
+"""The bottleneck of a run follows from what the run measured."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncebench.observe.resources import Use
+from oncebench.report.measures.bottleneck import Bottleneck, bottleneck
+
+SPLIT = {"planning": 60.0, "rest": 90.0, "state": 20.0, "prepare": 10.0, "decide": 5.0, "commit": 15.0,
+         "offset_log": 2.0, "commit_log": 3.0, "total": 205.0}  # fmt: skip
+IDLE = {"spark_jvm": Use(cpu_s=6.0), "broker": Use(cpu_s=2.0)}
+FULL = {"spark_jvm": Use(cpu_s=13.0), "broker": Use(cpu_s=3.0), "generator": Use(cpu_s=3.0)}
+
+
+def found(
+    uses: dict[str, Use] = IDLE, split: dict[str, float] = SPLIT, trigger_ms: int = 0, late: bool = False
+) -> Bottleneck | None:
+    return bottleneck(uses, 10.0, 2, split, trigger_ms, late)
+
+
+@pytest.mark.parametrize(
+    ("longest", "part"),
+    [
+        ("planning", "driver"),
+        ("rest", "executors"),
+        ("state", "state"),
+        ("decide", "commit"),
+        ("commit_log", "checkpoint"),
+    ],
+)
+def test_the_longest_part_of_a_batch_is_the_bottleneck(longest: str, part: str) -> None:
+    limit = found(split={**SPLIT, longest: 500.0})
+    assert limit is not None
+    assert (limit.limit, limit.part, limit.cores_busy) == ("batch", part, 0.4)
+    assert limit.share is not None
+    assert 0.5 < limit.share < 1
+
+
+def test_busy_cores_come_before_the_parts_of_a_batch() -> None:
+    assert found(FULL) == Bottleneck("cores", "spark_jvm", round(13 / 19, 3), 0.95)
+
+
+def test_cores_of_a_cluster_are_no_bottleneck() -> None:
+    limit = bottleneck(FULL, 10.0, None, SPLIT, 0, False)
+    assert limit is not None
+    assert (limit.limit, limit.cores_busy) == ("batch", None)
+
+
+def test_a_late_generator_hides_every_other_bottleneck() -> None:
+    assert found(FULL, trigger_ms=5_000, late=True) == Bottleneck("generator", "", None, 0.95)
+
+
+def test_a_pipeline_that_waits_for_its_trigger_has_no_slow_part() -> None:
+    assert found(trigger_ms=1_000) == Bottleneck("trigger", "", None, 0.4)
+    assert found(trigger_ms=100) != Bottleneck("trigger", "", None, 0.4)
+
+
+def test_nothing_measured_means_no_bottleneck() -> None:
+    assert bottleneck({}, 0.0, 2, dict.fromkeys(SPLIT, None), 0, False) is None
