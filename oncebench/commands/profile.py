@@ -118,9 +118,9 @@ def _cell(sink: str, guarantee: str, variant: str | None, seconds: int, options:
         options = {**options, "duration": least_s}
     cell = replace(base_cell(**options), sink=sink, guarantee=guarantee, variant=support.variant)
     refuse_idle_on_lost([cell])
-    if not cell.master.startswith("local["):
+    if not cell.master.startswith("local[") or cell.workers:
         raise UserError(
-            f"--master {cell.master}: only a pipeline in one JVM can be profiled. Give local[2], for example",
+            f"{cell.spark_text}: only a pipeline in one JVM can be profiled. Give local[2], for example",
             exit_code=ExitCode.USAGE,
         )
     one_session_s = EVENTS_PER_SESSION / float(cell.rate)  # a load has whole sessions

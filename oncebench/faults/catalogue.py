@@ -347,18 +347,23 @@ def why_not_with_brokers(fault: Fault, brokers: int) -> str | None:
     return None
 
 
-def why_not_on_master(fault: Fault, master: str) -> str | None:
-    """Why the fault cannot be injected into a run on this Spark master; None if it can."""
-    if master.startswith("local"):
+def why_not_on_master(fault: Fault, spark: str, local: bool) -> str | None:
+    """Why the fault cannot be injected into a run on this Spark; None if it can.
+
+    Args:
+        spark: the option that chose Spark: `--master spark://host:7077`.
+        local: whether all executors belong to the pipeline's own process tree.
+    """
+    if local:
         return None
     action = FAULTS[fault.action]
     if action.on_executors:
-        return f"the executors of {master} are not ours to kill: without --master the run has two of its own"
+        return f"it kills executors of the pipeline's own. Leave out {spark}: the run then has two of them"
     if fault.point in TASK_POINTS:
         points = ", ".join(point for point in POINTS if point not in TASK_POINTS)
-        return f"a task passes {fault.point}, and the executors of {master} are not ours to stop. Take one of: {points}"
+        return f"a task passes {fault.point}, and with {spark} no task can be stopped. Take one of: {points}"
     if action.starts_successor:
-        return f"the stopped pipeline keeps the cores of {master}, so no successor can run"
+        return f"with {spark} the stopped pipeline keeps all cores, so no successor can run"
     return None
 
 

@@ -30,6 +30,7 @@ from oncebench.servers.kafka.topics import Kafka
 from oncebench.servers.proxy.framing import KafkaFraming
 from oncebench.servers.proxy.tcp import Proxy
 from oncebench.servers.sink_servers import open_services, ours, service
+from oncebench.servers.spark_cluster import SparkCluster
 from oncebench.sinks.registry import SINKS, suite_sinks
 
 _LOG = logging.getLogger(__name__)
@@ -54,6 +55,7 @@ class Lab:
         servers: the servers that the suite started, by name.
         link: the proxy in front of the suite's Kafka, not open yet, and the port to which it forwards connections.
             None in front of several brokers.
+        cluster: the Spark cluster of the run; None: the Spark of the cell's master.
         start_timeout_s: how long a starting pipeline may give no sign of life.
     """
 
@@ -64,6 +66,7 @@ class Lab:
     theirs: Mapping[str, str] = field(default_factory=dict)
     servers: Mapping[str, Any] = field(default_factory=dict)
     link: tuple[Proxy, int] | None = None
+    cluster: SparkCluster | None = None
     start_timeout_s: float = START_TIMEOUT_S
 
     @property

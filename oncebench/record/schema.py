@@ -50,6 +50,7 @@ class StoredCell(TypedDict, closed=True):
     spark_conf: NotRequired[list[str]]
     warmup_s: NotRequired[_Seconds]
     brokers: NotRequired[Count]
+    workers: NotRequired[Count]
     black_box: NotRequired[str]
 
 

@@ -34,6 +34,7 @@ from oncebench.lab.disk import open_disks
 from oncebench.lab.engine import SPARK, Engine
 from oncebench.lab.lab import Lab
 from oncebench.lab.links import Links, open_links
+from oncebench.lab.spark.cluster import open_cluster
 from oncebench.live.status import (
     DRAINING,
     LOADING,
@@ -115,6 +116,7 @@ def run_cell(
         stack.enter_context(explain_full_disk(folder))
         stack.enter_context(open_disks(cell, folder))
         own = stack.enter_context(open_broker(cell, lab, folder))
+        own = stack.enter_context(open_cluster(cell, own, folder))
         links = stack.enter_context(open_links(cell, own))
         return _Run(cell, own, links, folder, show, interrupted, engine, during).run()
 

@@ -54,7 +54,7 @@ def pipeline_config(cell: Cell, lab: Lab, kafka: KafkaAccess, topics: Topics, ru
         progress_whole=True,  # verdict and report need every line
         trace=bool(cell.black_box),  # the names of the user's own failpoints come from the trace
         spark={**NO_EMPTY_BATCHES, **topics.target.get("spark", {}), **spark_settings(cell)},
-        **master_for(cell, lab.spark([SINKS[cell.sink]])),
+        **master_for(cell, lab.spark([SINKS[cell.sink]]), None if lab.cluster is None else lab.cluster.address),
     )
 
 

@@ -52,6 +52,7 @@ class Cell:
             sooner is measured as a whole. For a flat-out load they count from the query's start; it is measured as a
             whole if less than half of it is left then.
         brokers: brokers of the run's own Kafka, each with a replica of every topic.
+        workers: workers of a Spark cluster that the run starts on this machine. 0: the Spark of `master`.
         black_box: the user's functions and settings as JSON, for the sink `black-box` only
             (`oncebench.sinks.black_box.target`).
     """
@@ -79,6 +80,7 @@ class Cell:
     spark_conf: tuple[str, ...] = ()
     warmup_s: float = 3.0
     brokers: int = 1
+    workers: int = 0
     black_box: str = ""
 
     @property
@@ -89,7 +91,12 @@ class Cell:
     @property
     def on_this_machine(self) -> bool:
         """Whether all processes of the pipeline run on this machine, where the suite measures and stops them."""
-        return is_local(self.master)
+        return is_local(self.master) and not self.workers
+
+    @property
+    def spark_text(self) -> str:
+        """The option that chose the cell's Spark."""
+        return f"--cluster {self.workers}" if self.workers else f"--master {self.master}"
 
     @property
     def load_s(self) -> float:
@@ -108,13 +115,14 @@ class Cell:
         """Returns the title for progress lines, with the number of faults if the list is long."""
         if len(self.faults) <= MOST_FAULTS_LISTED:
             return self.title
-        configuration = replace(self, faults=(), open_sessions=0, brokers=1).title.removesuffix(", healthy")
+        configuration = replace(self, faults=(), open_sessions=0, brokers=1, workers=0).title.removesuffix(", healthy")
         return f"{configuration}, {len(self.faults)} faults{self._more_text}"
 
     @property
     def _more_text(self) -> str:
         brokers = f", {self.brokers} brokers" if self.brokers > 1 else ""
-        return (f", {self.open_sessions} open sessions" if self.open_sessions else "") + brokers
+        workers = f", cluster of {self.workers}" if self.workers else ""
+        return (f", {self.open_sessions} open sessions" if self.open_sessions else "") + brokers + workers
 
     def reproduce(self, program: Sequence[str] = ("oncebench", "run")) -> str:
         """The command that runs this cell again; options at their defaults are left out."""
@@ -145,6 +153,7 @@ _OPTIONS = {
     "trigger_ms": "--trigger",
     "transaction_timeout_ms": "--transaction-timeout",
     "warmup_s": "--warmup",
+    "workers": "--cluster",
 }
 
 

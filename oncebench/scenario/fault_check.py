@@ -53,11 +53,11 @@ def require_possible(cells: Iterable[Cell], ours: frozenset[str] | None = None) 
         for text, fault in zip(cell.faults, faults, strict=True):
             reason = (
                 why_not(fault, suite_sinks()[cell.sink], support, ours)
-                or why_not_on_master(fault, cell.master)
+                or why_not_on_master(fault, cell.spark_text, cell.on_this_machine)
                 or why_not_with_brokers(fault, cell.brokers)
                 or why_not_together(fault, faults)
             )
             if reason is not None:
                 raise UserError(f"fault {text}: {reason}", exit_code=ExitCode.USAGE)
         if (why := why_not_on_cluster(cell, ours)) is not None:
-            raise UserError(f"--master {cell.master}: {why}", exit_code=ExitCode.USAGE)
+            raise UserError(f"{cell.spark_text}: {why}", exit_code=ExitCode.USAGE)

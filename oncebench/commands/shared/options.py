@@ -31,7 +31,7 @@ HEADINGS: Mapping[str, Sequence[str]] = {
     "Load": ("rate", "duration", "sessions", "shape", "record_bytes", "seed"),
     "Pipeline": (
         "trigger_ms", "partitions", "open_sessions", "max_events_per_batch", "transaction_timeout_ms", "on_lost",
-        "checkpoint_writing", "state_store", "master", "spark_conf", "warmup_s", "start_timeout_s",
+        "checkpoint_writing", "state_store", "master", "workers", "spark_conf", "warmup_s", "start_timeout_s",
     ),
     "Servers": ("brokers", *PARAMETERS, "topic", "postgres"),
     "Files": ("json_path", "publish", "work_dir", "keep"),
@@ -273,6 +273,9 @@ def base_cell(rate: str, duration: float | None, sessions: int | None, shape: st
     except LoadError as error:
         raise UserError(str(error), exit_code=ExitCode.USAGE) from error
     check_master(fields.get("master", Cell.master))
+    if fields.get("workers") and fields.get("master", Cell.master) != Cell.master:
+        raise UserError("--cluster starts a Spark of its own, and --master names one. Give one of them",
+                        exit_code=ExitCode.USAGE)  # fmt: skip
     check_settings(fields.get("spark_conf", ()))
     return replace(Cell("", "", ""), rate=events_per_s, sessions=wanted, shape=shape, **fields)
 

@@ -19,12 +19,15 @@ from pipeline.spark.local_cluster import PREFIX, is_local_cluster
 EXECUTORS = f"{PREFIX}[2,1,1024]"
 
 
-def master_for(cell: Cell, spark: Mapping[str, Any]) -> dict[str, Any]:
+def master_for(cell: Cell, spark: Mapping[str, Any], cluster: str | None = None) -> dict[str, Any]:
     """Returns the fields of a pipeline's configuration with Spark's master and jars.
 
     Args:
         spark: the lab's fields (`Lab.spark`), without a master.
+        cluster: the master of the run's own cluster.
     """
+    if cluster is not None:
+        return {**spark, "master": cluster}
     wanted = any(FAULTS[parse_fault(fault).action].on_executors for fault in cell.faults)
     master = EXECUTORS if wanted and not is_local_cluster(cell.master) else cell.master
     # The archive of classes fits only a driver that runs Spark from its pip folder (`pipeline.spark.local_cluster`).

@@ -34,6 +34,8 @@ SAME_LOAD = 0.02
 BASELINE: Variant = ("at-least-once", "acknowledged")
 # Fields of a run's configuration in which the two runs of a pair differ.
 _OWN = ("guarantee", "variant", "seed")
+# Fields that older reports lack, and the value that all of their runs had.
+_NEWER: Mapping[str, int] = {"brokers": 1, "workers": 0}
 _SAME_RULES_SINCE = 3  # the schema of reports since which batches, checkpoint and prices follow the present rules
 MACHINE = "machine"
 # This field follows from the rate and from the swept field.
@@ -84,8 +86,9 @@ class Setting:
         another rule belong to another setting.
         """
         config = {name: value for name, value in report.get("config", {}).items() if name not in _OWN}
-        if config.get("brokers") == 1:
-            del config["brokers"]  # as in an older report
+        for name, usual in _NEWER.items():
+            if config.get(name) == usual:
+                del config[name]  # as in an older report
         if report.get("schema", 1) < _SAME_RULES_SINCE:
             config["schema"] = report.get("schema", 1)
         if (machine := machine_of(report)) is not None:

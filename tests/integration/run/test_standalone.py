@@ -15,11 +15,13 @@ from typing import Any
 
 import pytest
 
+from oncebench.downloads.java import find_java
 from oncebench.home import HOME
 from oncebench.processes import child as process
 from oncebench.record.json_lines import read_lines
+from oncebench.servers.spark_cluster import SparkCluster, start_spark_cluster
 from oncebench.sinks.postgres.connection import VARIABLE
-from tests.standalone import Standalone, standalone, waited
+from tests.standalone import waited
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow]
 
@@ -28,8 +30,8 @@ STEP_S = 900.0
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Standalone]:
-    with standalone(tmp_path / "cluster") as running:
+def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
+    with start_spark_cluster(tmp_path / "cluster", find_java(), 2) as running:
         yield running
 
 
@@ -47,7 +49,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-def run(folder: Path, cluster: Standalone, *options: str) -> process.Child:
+def run(folder: Path, cluster: SparkCluster, *options: str) -> process.Child:
     command = [
         sys.executable, "-c", "from oncebench.cli import main; main()", "run", "--guarantee", "exactly-once",
         "--master", cluster.address, "--work-dir", str(folder / "run"), "--start-timeout", "600", *options,
@@ -68,7 +70,7 @@ def goes_on(folder: Path, since_us: int) -> bool:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("sink", ["kafka", "postgres"])
 def test_exactly_once_survives_dead_drivers_executors_and_workers(
-    cluster: Standalone, python: Path, tmp_path: Path, sink: str
+    cluster: SparkCluster, python: Path, tmp_path: Path, sink: str
 ) -> None:
     """The driver is killed after a commit, then one executor, then one of the two workers."""
     options = ("--sink", sink, "--rate", "500", "--duration", "10", "--max-events-per-batch", "500", "--fault",
@@ -100,7 +102,7 @@ def test_exactly_once_survives_dead_drivers_executors_and_workers(
 
 
 @pytest.mark.timeout(1200)
-def test_executors_that_cannot_start_are_named_with_their_cause(cluster: Standalone, tmp_path: Path) -> None:
+def test_executors_that_cannot_start_are_named_with_their_cause(cluster: SparkCluster, tmp_path: Path) -> None:
     options = ("--sink", "kafka", "--rate", "500", "--duration", "1")
     broken = ("--spark-conf", "spark.executor.extraJavaOptions=-javaagent:/nowhere/agent.jar")
     with run(tmp_path, cluster, *options, *broken) as suite:

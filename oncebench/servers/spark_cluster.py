@@ -1,0 +1,156 @@
+"""A standalone Spark cluster: a master and workers from pip's pyspark, each a process of its own on loopback.
+
+Each worker has one core, and a working folder and an environment of its own: no class path, no PYTHONPATH, and nothing
+of the caller's. So executors get jars and code from the driver, as on other machines.
+
+Promise: when the context ends, all of these processes are gone, and so are the executors that they have started.
+Failures: `MissingEnvironment` if the workers do not register within START_LIMIT_S.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import psutil
+import pyspark
+
+from oncebench.downloads.java import Java
+from oncebench.errors import MissingEnvironment
+from oncebench.processes import child as process
+from oncebench.processes.child import Child
+from oncebench.processes.ports import LOOPBACK, free_ports
+
+SPARK_HOME = Path(pyspark.__file__).parent
+# A JVM starts in some seconds on idle cores; three took more than 180 s on busy ones.
+START_LIMIT_S = 600.0
+_POLL_S = 0.05
+# One executor with Spark's default memory fits into a worker.
+WORKER_MEMORY = "1g"
+# The main class of an executor's JVM.
+EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+
+
+@dataclass
+class SparkCluster:
+    """A running master with its workers.
+
+    Attributes:
+        address: what `--master` takes.
+        page: the address of the master's page.
+        folder: logs, and the working folders of the workers.
+        java: runs master and workers.
+        memory: what each worker gives to executors.
+        workers: the newest process of each worker.
+    """
+
+    address: str
+    page: str
+    folder: Path
+    java: Java
+    memory: str
+    workers: list[Child] = field(default_factory=list)
+    _stack: ExitStack = field(default_factory=ExitStack)
+
+    def state(self) -> Mapping[str, Any]:
+        """Returns what the master's page reports about workers and applications."""
+        with urllib.request.urlopen(f"{self.page}/json/", timeout=START_LIMIT_S) as answer:  # noqa: S310  http
+            found: Mapping[str, Any] = json.load(answer)
+        return found
+
+    def alive(self) -> int:
+        """Returns the number of workers that the master can use; 0 while its page does not answer."""
+        try:
+            return int(self.state()["aliveworkers"])
+        except (OSError, ValueError):
+            return 0
+
+    def executors(self) -> list[int]:
+        """Returns the pids of the executors' JVMs."""
+        return [pid for pid, command in self._processes() if EXECUTOR in command]
+
+    def commands(self) -> list[list[str]]:
+        """Returns the command of every process that the workers have started, directly or not."""
+        return [command for _, command in self._processes()]
+
+    def kill_worker(self, index: int) -> None:
+        """Kills a worker and all that it has started, as the power failure of its machine would."""
+        self.workers[index].kill_session()
+
+    def restart_worker(self, index: int) -> None:
+        """Starts a worker in place of one that was killed; returns at once."""
+        self.workers[index] = self._start_worker(index)
+
+    def start_workers(self, number: int) -> None:
+        """Starts this number of workers; returns when the master has all of them."""
+        for index in range(number):
+            self.workers.append(self._start_worker(index))
+        _wait(lambda: self.alive() == number, "the master did not get its workers", self.folder)
+
+    def _start_worker(self, index: int) -> Child:
+        folder = self.folder / f"worker-{index + 1}"
+        (port,) = free_ports(1)
+        arguments = ["--host", LOOPBACK, "--webui-port", str(port), "--cores", "1", "--memory", self.memory,
+                     "--work-dir", str(folder / "work"), self.address]  # fmt: skip
+        return self._stack.enter_context(start(self.java, "Worker", arguments, folder))
+
+    def _processes(self) -> Iterator[tuple[int, list[str]]]:
+        for worker in self.workers:
+            for pid in worker.members():
+                with suppress(psutil.Error):  # it has ended meanwhile
+                    yield pid, psutil.Process(pid).cmdline()
+
+
+@contextmanager
+def start_spark_cluster(folder: Path, java: Java, workers: int, memory: str = WORKER_MEMORY) -> Iterator[SparkCluster]:
+    """Starts a master and workers with one core each below `folder`.
+
+    Args:
+        memory: what each worker gives to executors.
+
+    Raises:
+        MissingEnvironment: the workers do not register within START_LIMIT_S.
+    """
+    port, page = free_ports(2)
+    address, shown = f"spark://{LOOPBACK}:{port}", f"http://{LOOPBACK}:{page}"
+    with ExitStack() as stack:
+        own = ["--host", LOOPBACK, "--port", str(port), "--webui-port", str(page)]
+        stack.enter_context(start(java, "Master", own, folder / "master"))
+        cluster = SparkCluster(address, shown, folder, java, memory, _stack=stack)
+        cluster.start_workers(workers)
+        yield cluster
+
+
+def start(java: Java, kind: str, arguments: list[str], folder: Path) -> Child:
+    """Starts a master or a worker, with an environment of its own."""
+    for name in ("conf", "home", "tmp"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder / "home"),
+        "TMPDIR": str(folder / "tmp"),
+        "JAVA_HOME": str(java.home),
+        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_CONF_DIR": str(folder / "conf"),
+        "SPARK_LOCAL_IP": LOOPBACK,
+        "SPARK_LOCAL_DIRS": str(folder / "tmp"),
+        "SPARK_DAEMON_MEMORY": "256m",  # a master and a worker keep little: names and states
+    }
+    main = f"org.apache.spark.deploy.{kind.lower()}.{kind}"
+    command: list[str | Path] = [SPARK_HOME / "bin" / "spark-class", main, *arguments]
+    return process.start(f"Spark's {kind.lower()}", command, folder / "log", env=environment, cwd=folder)
+
+
+def _wait(condition: Callable[[], bool], problem: str, folder: Path) -> None:
+    end = monotonic() + START_LIMIT_S
+    while not condition():
+        if monotonic() > end:
+            raise MissingEnvironment(f"{problem} within {START_LIMIT_S:g} s. See the files `log` in {folder}")
+        sleep(_POLL_S)

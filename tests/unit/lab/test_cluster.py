@@ -1,0 +1,53 @@
+"""A run with `--cluster` gets a Spark cluster of its own, and every other run the master of its cell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from oncebench.commands.shared.options import base_cell
+from oncebench.errors import UserError
+from oncebench.lab.spark.cluster import open_cluster
+from oncebench.lab.spark.master import master_for
+from oncebench.scenario.cell import Cell
+from oncebench.scenario.fault_check import require_possible
+
+CELL = Cell("kafka", "exactly-once", "two-phase", workers=2)
+
+
+@pytest.mark.parametrize(("workers", "there"), [(0, None), (2, "spark://127.0.0.1:1")])
+def test_no_cluster_is_started_without_need(tmp_path: Path, workers: int, there: str | None) -> None:
+    lab: Any = SimpleNamespace(cluster=there)
+    with open_cluster(replace(CELL, workers=workers), lab, tmp_path) as found:
+        assert found is lab
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_pipeline_uses_the_runs_cluster() -> None:
+    assert master_for(CELL, {"jars": ()}, "spark://127.0.0.1:7077") == {"jars": (), "master": "spark://127.0.0.1:7077"}
+    assert master_for(CELL, {"jars": ()}) == {"jars": (), "master": "local[2]"}
+
+
+def test_a_cell_on_a_cluster_names_it_in_title_and_command() -> None:
+    assert CELL.title == "kafka exactly-once two-phase, healthy, cluster of 2"
+    assert "--cluster 2" in CELL.reproduce()
+    assert not CELL.on_this_machine
+
+
+def test_a_cluster_and_a_master_exclude_each_other() -> None:
+    with pytest.raises(UserError, match="Give one of them"):
+        base_cell("100", None, None, "constant", master="spark://host:7077", workers=2)
+
+
+def test_a_task_on_a_cluster_cannot_be_stopped() -> None:
+    with pytest.raises(UserError, match="with --cluster 2 no task can be stopped"):
+        require_possible([replace(CELL, faults=("mid-write:kill",))])
+    require_possible([replace(CELL, faults=("after-commit:kill",))])
+
+
+def test_file_sinks_run_on_a_cluster_of_this_machine() -> None:
+    require_possible([replace(CELL, sink="files-jsonl")])
