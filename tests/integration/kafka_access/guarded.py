@@ -45,6 +45,11 @@ KINDS = {
     TOPIC: ResourceType.TOPIC, GROUP: ResourceType.GROUP, CLUSTER: ResourceType.BROKER,
     TRANSACTIONAL_ID: ResourceType.TRANSACTIONAL_ID,
 }  # fmt: skip
+# A broker with these settings forbids everything that was not granted; the plaintext listener may do everything.
+AUTHORISATION = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
 _EVERY = AclBindingFilter(
     ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
 )
@@ -144,8 +149,7 @@ def guarded_kafka(folder: Path) -> Iterator[Guarded]:
         **QUICK_ABORTS,
         # A test leaves a transaction open behind its coordinator's back.
         "transaction.partition.verification.enable": "false",
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",
+        **AUTHORISATION,
         "listener.security.protocol.map": f"{CLIENTS}:PLAINTEXT,{CONTROLLER}:PLAINTEXT,{LOGIN}:SASL_PLAINTEXT",
         f"{login}.sasl.enabled.mechanisms": "PLAIN",
         f"{login}.plain.sasl.jaas.config": f"{MODULES['PLAIN']} required {users};",

@@ -88,28 +88,30 @@ class Secured:
 
 
 @contextmanager
-def secured_kafka(folder: Path) -> Iterator[Secured]:
-    """Starts the broker, and makes the user of its logins."""
+def secured_kafka(folder: Path, **more: str) -> Iterator[Secured]:
+    """Starts the broker, and makes the user of its logins; `more` are settings of the broker, with `_` for `.`."""
     authority = Authority(folder / "authority")
     names = (CLIENTS, CONTROLLER, *LISTENERS)
     *free, tokens_port = free_ports(len(names) + 1)
     ports = dict(zip(names, free, strict=True))
     java = find_java()
     with token_server(tokens_port, folder, USER, PASSWORD) as tokens:
-        extra = {**QUICK_ABORTS, **_security(authority, tokens)}
+        own = {name.replace("_", "."): value for name, value in more.items()}
+        extra = {**QUICK_ABORTS, **_security(authority, tokens), **own}
         settings = BrokerSettings(folder / "kafka" / "data", ports, extra=extra)
         files = _Files(start_files(java).folder, tokens.keys_url)
         with KafkaBroker(folder, settings, java, files, 512) as broker:
             broker.start()
-            _make_user(broker)
+            make_user(broker, USER)
             yield Secured(broker, authority, tokens, folder)
 
 
-def _make_user(broker: KafkaBroker) -> None:
+def make_user(broker: KafkaBroker, name: str) -> None:
+    """Makes a user of the SCRAM logins, with the password of all of them."""
     admin = broker.admin()
     for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):  # one in each request
-        user = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
-        admin.alter_user_scram_credentials([user])[USER].result(30)
+        user = UserScramCredentialUpsertion(name, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
+        admin.alter_user_scram_credentials([user])[name].result(30)
 
 
 @dataclass(frozen=True)
