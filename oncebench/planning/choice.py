@@ -76,7 +76,7 @@ def beyond(costs: Costs, setting: Setting) -> list[str]:
         value = getattr(setting, name)
         if not min(measured) <= value <= max(measured):
             known = f"{min(measured)} to {max(measured)}" if len(measured) > 1 else f"{min(measured)}"
-            found.append(f"{value} {name} (measured: {known})")
+            found.append(f"{value} {name if value > 1 else name[:-1]} (measured: {known})")
     highest = max((each.rate for each in costs.measured if each.rate is not None), default=0.0)
     if setting.rate is not None and setting.rate > highest:
         found.append(f"{setting.rate:,.0f} events/s (measured: up to {highest:,.0f}, and flat out)")
