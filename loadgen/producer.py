@@ -12,13 +12,14 @@ import gc
 import time
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import repeat
 from threading import Event
 
 import numpy as np
+import numpy.typing as npt
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from loadgen.client import connect, number_setting, reason
@@ -51,6 +52,9 @@ FLAT_OUT_WINDOW = 100_000
 
 FLUSH_GRACE_S = 10.0
 """Extra time after `delivery.timeout.ms`, when librdkafka itself reports every remaining event."""
+
+UNKNOWN_OFFSET = -1
+"""In the ledger: the event is in the topic, at an offset that Kafka did not report."""
 
 Stop = Event | Callable[[], bool]
 
@@ -287,11 +291,24 @@ class _Answers:
             return
         count, at = len(rows), np.array(rows)
         ledger.partition[at] = np.fromiter(map(Message.partition, messages), np.int32, count)
-        ledger.offset[at] = np.fromiter(map(Message.offset, messages), np.int64, count)
+        ledger.offset[at] = _offsets(messages)
         ledger.acked_us[at] = self._clock()  # last, so an acknowledged row always has its partition and offset
         self.acknowledged += count
         rows.clear()
         messages.clear()
+
+
+def _offsets(messages: Sequence[Message]) -> npt.NDArray[np.int64]:
+    """The offsets of acknowledged events; -1 where the acknowledgement has none.
+
+    A broker that gets an event twice answers DUPLICATE_SEQUENCE_NUMBER to the second one, and may have forgotten its
+    offset. librdkafka then reports success without an offset.
+    """
+    try:
+        return np.fromiter(map(Message.offset, messages), np.int64, len(messages))
+    except TypeError:  # rare, and a check of each offset would slow every load
+        found = [message.offset() for message in messages]
+        return np.array([UNKNOWN_OFFSET if offset is None else offset for offset in found], np.int64)
 
 
 def _question(stop: Stop | None) -> Callable[[], bool]:
