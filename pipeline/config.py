@@ -18,6 +18,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 from oncebench.delivery.durable import is_uri
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.failpoints import Fault, parse_fault
+from oncebench.delivery.stores.choose import Place, place_at
+from oncebench.delivery.stores.objects import ObjectStore
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.kafka_access.refused import AccessRefused
 
@@ -38,7 +40,7 @@ class PipelineConfig:
         quarantine_topic: where rejected records go.
         sink, guarantee, variant: see `oncebench.sinks` and `oncebench.delivery.protocols`.
         sink_id: permanent name of this pipeline in the sink; letters, digits, `.`, `_` and `-`.
-        checkpoint: folder of Spark's checkpoint and of our journal; a path, not a URI.
+        checkpoint: the place of Spark's checkpoint and of our journal: a path, or `s3://bucket/folder`.
         record: the run folder; progress.jsonl, hits.jsonl and trace.jsonl go there.
         partitions: tasks per batch (state partitions and writers).
         trigger_ms: time between micro-batches; 0: as fast as possible.
@@ -75,7 +77,7 @@ class PipelineConfig:
     guarantee: str
     variant: str
     sink_id: str
-    checkpoint: Path
+    checkpoint: Place
     record: Path
     partitions: int = 2
     trigger_ms: int = TRIGGER_ASAP
@@ -163,21 +165,23 @@ def read_config(path: Path) -> PipelineConfig:
     for name, text in (("output", fields["output"]["output"]), *((name, fields[name]) for name in _FOLDERS)):
         if not text:
             raise RefusedStart(f"{path}: {name} is empty, and must name a {'folder' if name in _FOLDERS else 'target'}")
-    for name in _FOLDERS:
-        if is_uri(str(Path(fields[name]))):  # in the form that Spark gets
-            raise RefusedStart(
-                f"{path}: {name} is {fields[name]!r}, a URI for Spark and a relative folder for the journal, which "
-                "would not be where Spark's files are. Give the path of a folder in a mounted file system that has "
-                "hard links and fsync, for example /data/checkpoint. HDFS and object stores are not supported."
-            )
+    if is_uri(str(Path(fields["record"]))):
+        raise RefusedStart(
+            f"{path}: record is {fields['record']!r}, a URI. Give the path of a folder in a mounted file system, for "
+            "example /data/record."
+        )
+    try:
+        checkpoint = place_at(fields["checkpoint"])
+    except RefusedStart as refused:
+        raise RefusedStart(f"{path}: {refused}") from None
     try:
         fields["faults"] = tuple(parse_fault(text) for text in fields.get("faults", ()))
     except ValueError as error:
         raise RefusedStart(f"{path}: {error}") from error
     for name in ("jars", "driver_jars", "jvm_options"):
         fields[name] = tuple(fields.get(name, ()))
-    for name in _FOLDERS:
-        fields[name] = Path(fields[name])
+    fields["record"] = Path(fields["record"])
+    fields["checkpoint"] = checkpoint
     config = PipelineConfig(**fields)
     try:
         config.access  # noqa: B018  reads and checks the settings
@@ -190,6 +194,7 @@ def write_config(config: PipelineConfig, path: Path) -> None:
     """Writes a configuration file that `read_config` reads back."""
     fields: dict[str, Any] = dataclasses.asdict(config)
     fields["faults"] = [str(fault) for fault in config.faults]
+    fields["checkpoint"] = str(config.checkpoint)
     path.write_text(json.dumps(fields, indent=1, default=str))
 
 
@@ -245,8 +250,15 @@ def _fits(value: Any, hint: Any) -> bool:
 
 def _in_json(hint: Any) -> str:
     if isinstance(hint, UnionType):
-        return " or ".join(map(_in_json, get_args(hint)))
-    words = {str: "a text", Path: "a text", int: "a whole number", bool: "true or false", type(None): "null"}
+        return " or ".join(dict.fromkeys(map(_in_json, get_args(hint))))
+    words = {
+        str: "a text",
+        Path: "a text",
+        ObjectStore: "a text",
+        int: "a whole number",
+        bool: "true or false",
+        type(None): "null",
+    }
     lists = {tuple: "a list of texts", dict: "an object" if get_args(hint)[1:] == (Any,) else "an object of texts"}
     return words.get(hint) or lists[get_origin(hint)]
 

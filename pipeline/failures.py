@@ -32,6 +32,7 @@ from oncebench.delivery.failures.cause import failure as failure_of
 from oncebench.delivery.failures.first_cause import causes
 from oncebench.delivery.failures.postgres import of_sqlstate
 from oncebench.delivery.journal import Journal
+from oncebench.delivery.stores.entries import UNAVAILABLE
 from oncebench.delivery.topics.largest import largest_record
 from oncebench.jobs.checkpoint import open_batch, planned_range
 from oncebench.kafka_access.connection import is_secured, why_refused
@@ -53,7 +54,7 @@ def explain(failure: BaseException, journal: Journal) -> PipelineError:
     if isinstance(failure, PipelineError):
         return failure
     try:
-        with suppress(OSError):  # the disk of the checkpoint may be what has failed
+        with suppress(*UNAVAILABLE):  # the disk of the checkpoint may be what has failed
             journal.check_still_ours()
     except AnotherDriver as other:
         return other
@@ -98,7 +99,7 @@ def advised(
     """
     if isinstance(error, (AnotherDriver, RefusedStart, StoppedGently)):
         return error
-    with suppress(OSError):
+    with suppress(*UNAVAILABLE):
         return _advised(error, config, journal, look)
     return error
 

@@ -34,10 +34,11 @@ from oncebench.delivery.failpoints import Failpoints
 from oncebench.delivery.journal import Journal, open_journal
 from oncebench.delivery.protocols import native, protocol_of
 from oncebench.delivery.quarantine import Quarantine
+from oncebench.delivery.stores.choose import Place
 from oncebench.delivery.topics import settings
 from oncebench.delivery.topics.check import READ, refuse_compacted, refuse_unfit
 from oncebench.jobs.batches import Batches, rows_of
-from oncebench.jobs.checkpoint import committed_position, newest_finished, open_batch
+from oncebench.jobs.checkpoint import committed_position, has_finished, newest_finished, open_batch
 from oncebench.jobs.output import Target
 from oncebench.jobs.query import in_checkpoint
 from oncebench.jobs.start import identity_of, kafka_must_answer, refuse_access, start_sink
@@ -162,8 +163,9 @@ class Job:
             self._progress.write_recovered_batch(*position)
 
     def _warm_up(self, spark: SparkSession, sink: Sink) -> None:
-        if not is_local(self.config.master):
-            refuse_other_folder(spark, self.config.checkpoint, self.config.partitions)
+        checkpoint = self.config.checkpoint
+        if not is_local(self.config.master) and isinstance(checkpoint, Path):
+            refuse_other_folder(spark, checkpoint, self.config.partitions)
         tasks = spark.range(0, self.config.partitions, 1, self.config.partitions)
         warm_up(tasks, sink.warm_up_writer(), self._failpoints, self._quarantine)
 
@@ -244,26 +246,31 @@ class Job:
         """Reaches `after-commit-log` as soon as Spark's commit log has the last delivered batch."""
         if not (self.config.faults or self.config.trace):
             return
-        commits: Path = self.config.checkpoint / "commits"
-        changes = changes_in(commits)
+        checkpoint = self.config.checkpoint
+        changes = changes_in(checkpoint / "commits") if isinstance(checkpoint, Path) else None
         passed = -1
         while True:
             batch, rows = self._last_delivered
-            if batch > passed and (commits / str(batch)).exists():
+            if batch > passed and has_finished(checkpoint, batch):
                 self._failpoints.reach("after-commit-log", batch, rows)
                 passed = batch
             elif changes is None:
-                time.sleep(COMMIT_LOG_POLL_S)
+                time.sleep(_poll_s(checkpoint))
             else:
                 changes.wait(POLL_S)
 
     def _watch_streamed(self) -> None:
         """Reaches `after-commit-log` for each batch of a streaming sink of Spark, whose calls nobody sees."""
-        commits: Path = self.config.checkpoint / "commits"
-        passed = newest_finished(self.config.checkpoint)
+        checkpoint = self.config.checkpoint
+        passed = newest_finished(checkpoint)
         while True:
-            if (commits / str(passed + 1)).exists():
+            if has_finished(checkpoint, passed + 1):
                 passed += 1
                 self._failpoints.reach("after-commit-log", passed)
             else:
-                time.sleep(COMMIT_LOG_POLL_S)
+                time.sleep(_poll_s(checkpoint))
+
+
+def _poll_s(checkpoint: Place) -> float:
+    """Returns the time between two looks at the commit log; each is a request in an object store."""
+    return COMMIT_LOG_POLL_S if isinstance(checkpoint, Path) else POLL_S

@@ -10,7 +10,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import pyarrow as pa
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from oncebench.delivery.failpoints import Failpoints
+    from oncebench.delivery.stores.choose import Place
 
 AT_MOST_ONCE = "at-most-once"
 AT_LEAST_ONCE = "at-least-once"
@@ -84,7 +84,7 @@ class SinkSettings:
         output: the place of the rows, in the form of the kind; its field `output` names a topic, a table or a folder.
         sink_id: names this sink in its server; no two pipelines may share a sink_id.
         partitions: tasks per batch.
-        checkpoint: folder of Spark's checkpoint, with the journal in it.
+        checkpoint: the place of Spark's checkpoint, with the journal in it.
         kafka: librdkafka settings of the job's cluster, `bootstrap.servers` at least.
         transaction_timeout_ms: how long a prepared transaction may stay open.
         quarantine_topic: where Spark's own Kafka sink (`native`) writes rejected records.
@@ -96,7 +96,7 @@ class SinkSettings:
     output: Mapping[str, Any]
     sink_id: str
     partitions: int
-    checkpoint: Path
+    checkpoint: Place
     kafka: Mapping[str, Any] = field(default_factory=dict)
     transaction_timeout_ms: int = 60_000
     quarantine_topic: str = ""

@@ -92,6 +92,16 @@ class NoPostgres(PipelineError):
     """PostgreSQL did not answer while the pipeline started; a restart tries again."""
 
 
+class NoStore(PipelineError):
+    """The object store of the checkpoint did not answer; a restart tries again."""
+
+
+class StoreRefuses(NoStore):
+    """The object store refuses the login, or has no such bucket; it will refuse again after a restart."""
+
+    restart_helps = False
+
+
 class HangingTransaction(PipelineError):
     """A decided transaction hangs in a partition and could not be ended; a restart tries again."""
 

@@ -1,10 +1,11 @@
 """The journal, the durable mark of a guarantee: claims, decisions, generations of drivers.
 
-Promise: once `claim` or `decide` has returned, the entry survives kill -9 and power loss, because file and folder are
-fsynced. No two drivers can make the same entry: link(2) puts an entry in place and refuses an existing name. What can
-go wrong: a file system without link or fsync; then the first entry fails with the reason.
+Promise: once `claim` or `decide` has returned, the entry survives kill -9 and power loss. No two drivers can make the
+same entry: the store of the journal (`oncebench.delivery.stores`) puts an entry in place and refuses an existing name.
+What can go wrong: a file system without link or fsync, or an object store without conditional put; then the start
+fails with the reason.
 
-The journal is inside the checkpoint folder, so that the two are copied together. Entries:
+The journal is inside the checkpoint, in a folder or an object store, so that the two are copied together. Entries:
 
     identity.json                 the pipeline that this checkpoint belongs to
     checkpoint.json               a random id of this checkpoint
@@ -23,30 +24,26 @@ The counterpart in Flink is the committable in the checkpoint (TwoPhaseCommitSin
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import re
 import socket
-import time
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from oncebench.delivery.durable import fsync_folder, make_folder, refuse_wrong_place
 from oncebench.delivery.errors import AnotherDriver, RefusedStart
+from oncebench.delivery.stores.choose import Place, store_of
+from oncebench.delivery.stores.entries import exists, put_exclusively, read_entry, refuse_damaged
+from oncebench.delivery.stores.interface import Store
 
+FOLDER = "journal"
+_IDENTITY = "identity.json"
 # Spark keeps the logs of 100 batches (spark.sql.streaming.minBatchesToRetain). A journal with fewer entries could not
 # check a checkpoint that was rolled back by hand.
 KEEP_BATCHES = 100
-# A temporary file exists for the milliseconds of one fsync; after an hour its writer is dead.
-LEFTOVER_S = 3600.0
-# A folder's time stamp has steps of up to 10 ms, so a younger stamp than this may hide a later change.
-STAMP_NS = 50_000_000
-# What reading an entry raises if the entry is not as it was written.
-DAMAGE = (ValueError, LookupError, TypeError, AttributeError, IsADirectoryError)
 _ENTRY = re.compile(r"(claim|decision)-(\d{9,})(?:\.(\d+))?\.json")
 _GENERATION = re.compile(r"generation-(\d{8,})\.json")
 
@@ -65,14 +62,23 @@ class Identity:
 class Journal:
     """One driver's view of the journal folder. Make it with `open_journal`.
 
-    `driver` is a random name of this start. The sink notes it (`oncebench.delivery.starts.drivers`).
+    Attributes:
+        folder: the place of the entries.
+        generation: of this driver.
+        driver: a random name of this start. The sink notes it (`oncebench.delivery.starts.drivers`).
     """
 
-    def __init__(self, folder: Path, generation: int, driver: str = "") -> None:
+    def __init__(self, folder: Place, generation: int, driver: str = "") -> None:
         self.folder = folder
         self.generation = generation
         self.driver = driver
-        self._listed: tuple[int, int] | None = None  # the folder's time stamp, and the newest generation then
+        self._store: Store = store_of(folder)
+        self._prunable: set[str] | None = None  # entries of batches; listed when the first ones are pruned
+
+    @property
+    def checkpoint(self) -> str:
+        """The place of the checkpoint, for messages."""
+        return str(self.folder).removesuffix(f"/{FOLDER}")
 
     def exceed(self, generation: int) -> None:
         """Takes a newer generation than this one, which the sink has seen of a copy of this journal."""
@@ -82,30 +88,20 @@ class Journal:
 
     def generations(self) -> Iterator[dict[str, Any]]:
         """Yields the entries of the newest starts on this checkpoint, this one included."""
-        for path in self.folder.iterdir():
-            if _GENERATION.fullmatch(path.name):
-                with refuse_damaged(path), suppress(FileNotFoundError):
-                    yield dict(json.loads(path.read_text()))
+        for name in self._store.names():
+            if _GENERATION.fullmatch(name):
+                with refuse_damaged(f"{self.folder}/{name}"), suppress(FileNotFoundError):
+                    yield read_entry(self._store, name)
 
     def check_still_ours(self) -> None:
         """Raises AnotherDriver if a younger driver was started on this checkpoint."""
-        newest = self._newest_generation()
+        newest = _newest_generation(self._store, self.generation)
         if newest > self.generation:
             raise AnotherDriver(
-                f"another driver was started on this checkpoint ({self.folder / _generation_name(newest)}). This "
+                f"another driver was started on this checkpoint ({self.folder}/{_generation_name(newest)}). This "
                 f"driver, generation {self.generation}, stops and has written nothing more. Let only one driver run "
                 "per checkpoint."
             )
-
-    def _newest_generation(self) -> int:
-        """Returns the newest generation; lists the folder only if its time stamp has changed."""
-        changed = self.folder.stat().st_mtime_ns
-        if self._listed is not None and self._listed[0] == changed:
-            return self._listed[1]
-        newest = _newest_generation(self.folder)
-        settled = time.time_ns() - changed > STAMP_NS
-        self._listed = (changed, newest) if settled else None
-        return newest
 
     def claim(self, batch: int) -> bool:
         """Claims a batch for at-most-once. Returns False if an earlier driver claimed it already."""
@@ -119,7 +115,7 @@ class Journal:
 
     def is_claimed(self, batch: int) -> bool:
         """Whether at-most-once has claimed a batch."""
-        return (self.folder / _claim_name(batch)).exists()
+        return exists(self.folder, _claim_name(batch))
 
     def decide(self, batch: int, attempt: int, entry: dict[str, Any]) -> None:
         """Makes the irrevocable decision that a batch is committed.
@@ -133,7 +129,7 @@ class Journal:
         name = f"decision-{batch:09d}.{attempt}.json"
         if not self._put(name, {"batch": batch, "generation": self.generation, **entry}):
             raise AnotherDriver(
-                f"batch {batch} was decided by another driver ({self.folder / name}). This driver, generation "
+                f"batch {batch} was decided by another driver ({self.folder}/{name}). This driver, generation "
                 f"{self.generation}, stops; readers never see its prepared rows, because a start aborts them. Let only "
                 "one driver run per checkpoint; if none runs, start one."
             )
@@ -150,11 +146,12 @@ class Journal:
         self.check_still_ours()
         found: list[dict[str, Any]] = []
         for attempt in range(1_000_000):
-            path = self.folder / f"decision-{batch:09d}.{attempt}.json"
-            if not path.exists():
+            name = f"decision-{batch:09d}.{attempt}.json"
+            try:
+                with refuse_damaged(f"{self.folder}/{name}"):
+                    found.append(_decision(self._store, name))
+            except FileNotFoundError:
                 break
-            with refuse_damaged(path):
-                found.append(_decision(path))
         for decision in found:
             if decision["generation"] > self.generation:
                 raise AnotherDriver(
@@ -184,75 +181,55 @@ class Journal:
         ]
 
     def prune(self, batch: int) -> None:
-        """Removes entries more than KEEP_BATCHES older than `batch`; Spark removes its own too."""
-        for path in self.folder.iterdir():
-            entry = _ENTRY.fullmatch(path.name)
+        """Removes entries more than KEEP_BATCHES older than `batch`; Spark removes its own too.
+
+        Lists the journal once: no older driver makes an entry any more.
+        """
+        if self._prunable is None:
+            self._prunable = {name for name in self._store.names() if _ENTRY.fullmatch(name)}
+        for name in sorted(self._prunable):
+            entry = _ENTRY.fullmatch(name)
             if entry and int(entry[2]) < batch - KEEP_BATCHES:
-                path.unlink(missing_ok=True)
+                self._store.delete(name)
+                self._prunable.discard(name)
 
     def _entries(self) -> Iterator[tuple[str, int]]:
-        for path in self.folder.iterdir():
-            entry = _ENTRY.fullmatch(path.name)
+        for name in self._store.names():
+            entry = _ENTRY.fullmatch(name)
             if entry:
                 yield entry[1], int(entry[2])
 
     def _refuse_younger(self, name: str) -> None:
-        with refuse_damaged(self.folder / name):
-            author = int(json.loads((self.folder / name).read_text())["generation"])
+        with refuse_damaged(f"{self.folder}/{name}"):
+            author = int(read_entry(self._store, name)["generation"])
         if author >= self.generation:
             raise AnotherDriver(
-                f"{self.folder / name} was written by another driver (generation {author}). This driver, generation "
+                f"{self.folder}/{name} was written by another driver (generation {author}). This driver, generation "
                 f"{self.generation}, stops and writes nothing more. "
                 "Let only one driver run per checkpoint."
             )
 
     def _put(self, name: str, entry: dict[str, Any]) -> bool:
+        if self._prunable is not None:
+            self._prunable.add(name)
         return put_exclusively(self.folder, name, entry)
 
 
-def put_exclusively(folder: Path, name: str, entry: dict[str, Any]) -> bool:
-    """Writes a JSON file durably, unless the name exists; returns whether it was written."""
-    temporary = folder / f".{name}.{uuid.uuid4().hex}"
-    try:
-        _write_durably(temporary, entry)
-        try:
-            os.link(temporary, folder / name)
-        except FileExistsError:
-            return False
-    finally:
-        temporary.unlink(missing_ok=True)
-    fsync_folder(folder)
-    return True
+def journal_of(checkpoint: Place) -> Place:
+    """Returns the place of a checkpoint's journal."""
+    return checkpoint / FOLDER if isinstance(checkpoint, Path) else checkpoint.below(FOLDER)
 
 
-def put_in_place_of(folder: Path, name: str, entry: Mapping[str, Any]) -> None:
-    """Writes a JSON file durably and atomically, also over an older one of this name."""
-    temporary = folder / f".{name}.{uuid.uuid4().hex}"
-    try:
-        _write_durably(temporary, entry)
-        temporary.replace(folder / name)
-    finally:
-        temporary.unlink(missing_ok=True)
-    fsync_folder(folder)
-
-
-def _write_durably(path: Path, entry: Mapping[str, Any]) -> None:
-    with path.open("w") as file:
-        json.dump(entry, file)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def checkpoint_id(checkpoint: Path) -> str:
+def checkpoint_id(checkpoint: Place) -> str:
     """Returns the random id of a checkpoint; a new checkpoint in the same place has another id.
 
     The first call makes the id. Sinks use it if their markers must not outlive the checkpoint. The journal must be
     open.
     """
-    folder = checkpoint / "journal"
+    folder = journal_of(checkpoint)
     put_exclusively(folder, "checkpoint.json", {"id": uuid.uuid4().hex})
-    with refuse_damaged(folder / "checkpoint.json"):
-        return str(json.loads((folder / "checkpoint.json").read_text())["id"])
+    with refuse_damaged(f"{folder}/checkpoint.json"):
+        return str(read_entry(folder, "checkpoint.json")["id"])
 
 
 def _claim_name(batch: int) -> str:
@@ -263,53 +240,53 @@ def _generation_name(generation: int) -> str:
     return f"generation-{generation:08d}.json"
 
 
-def _newest_generation(folder: Path) -> int:
-    found = (_GENERATION.fullmatch(path.name) for path in folder.iterdir())
-    return max((int(match[1]) for match in found if match), default=0)
+def _newest_generation(store: Store, after: int = 0) -> int:
+    """Returns the newest generation that is greater than `after`, or `after`."""
+    found = (_GENERATION.fullmatch(name) for name in store.names(_generation_name(after) if after else ""))
+    return max((int(match[1]) for match in found if match), default=after)
 
 
-def open_journal(checkpoint: Path, identity: Identity, driver: str = "") -> Journal:
+def open_journal(checkpoint: Place, identity: Identity, driver: str = "") -> Journal:
     """Opens a checkpoint's journal and takes the next generation.
 
     Older drivers then stop at their next step.
 
     Args:
-        checkpoint: Spark's folder.
+        checkpoint: the place of Spark's checkpoint.
         identity: of the pipeline.
         driver: random name of this start (`SinkSettings.driver`); empty: a new one.
 
     Raises:
         RefusedStart: the checkpoint belongs to another pipeline, has batches but no journal, has a damaged journal, or
             cannot be in this place.
+        NoStore: the object store of the checkpoint does not answer.
     """
-    with refuse_wrong_place("checkpoint", checkpoint):
+    with store_of(checkpoint).refused("checkpoint"):
         return _open_journal(checkpoint, identity, driver or uuid.uuid4().hex)
 
 
-def _open_journal(checkpoint: Path, identity: Identity, driver: str) -> Journal:
-    folder = checkpoint / "journal"
-    has_batches = (checkpoint / "offsets").is_dir() and any(
-        path.name.isdigit() for path in (checkpoint / "offsets").iterdir()
-    )
-    if has_batches and not (folder / "identity.json").exists():
+def _open_journal(checkpoint: Place, identity: Identity, driver: str) -> Journal:
+    folder = journal_of(checkpoint)
+    store = store_of(folder)
+    has_batches = any(name.isdigit() for name in store_of(checkpoint).below("offsets").names())
+    if has_batches and not exists(folder, _IDENTITY):
         raise RefusedStart(
             f"{checkpoint} has batches but no journal: it was not made by this pipeline, or its journal was removed. "
             "Restore the newest journal folder (an older copy lacks the newest commits), or take a new checkpoint, "
             "sink_id and output."
         )
-    make_folder(folder)  # an entry is only as durable as its folder
-    remove_leftovers(folder, ".*.json.*")
-    if not put_exclusively(folder, "identity.json", asdict(identity)):
+    store.prepare()
+    if not put_exclusively(folder, _IDENTITY, asdict(identity)):
         _compare(checkpoint, _recorded_identity(folder), identity)
-    generation = _take_generation(folder, driver, _newest_generation(folder) + 1)
-    for path in folder.iterdir():
-        old = _GENERATION.fullmatch(path.name)
+    generation = _take_generation(folder, driver, _newest_generation(store) + 1)
+    for name in store.names():
+        old = _GENERATION.fullmatch(name)
         if old and int(old[1]) < generation - KEEP_BATCHES:
-            path.unlink(missing_ok=True)
+            store.delete(name)
     return Journal(folder, generation, driver)
 
 
-def _take_generation(folder: Path, driver: str, generation: int) -> int:
+def _take_generation(folder: Place, driver: str, generation: int) -> int:
     """Takes the first free generation from this one on."""
     start = {"pid": os.getpid(), "host": socket.gethostname(), "driver": driver}
     while not put_exclusively(folder, _generation_name(generation), start):
@@ -317,44 +294,34 @@ def _take_generation(folder: Path, driver: str, generation: int) -> int:
     return generation
 
 
-def newest_start(folder: Path) -> tuple[dict[str, Any], float] | None:
+def newest_start(folder: Place) -> tuple[dict[str, Any], float] | None:
     """Returns the entry of the newest start in a journal's folder and its Unix time; None if there is none."""
-    path = folder / _generation_name(_newest_generation(folder))
-    with refuse_damaged(path), suppress(FileNotFoundError):
-        return dict(json.loads(path.read_text())), path.stat().st_mtime
+    store = store_of(folder)
+    name = _generation_name(_newest_generation(store))
+    with refuse_damaged(f"{folder}/{name}"), suppress(FileNotFoundError):
+        return read_entry(store, name), store.written_at(name)
     return None
 
 
-def look_into(checkpoint: Path) -> tuple[Identity, Journal]:
+def look_into(checkpoint: Place) -> tuple[Identity, Journal]:
     """Returns the identity and the journal of a checkpoint, without a generation of one's own: for reading only.
 
     Raises:
         RefusedStart: the journal is damaged.
         FileNotFoundError: there is none.
     """
-    folder = checkpoint / "journal"
-    return _recorded_identity(folder), Journal(folder, _newest_generation(folder))
+    folder = journal_of(checkpoint)
+    return _recorded_identity(folder), Journal(folder, _newest_generation(store_of(folder)))
 
 
-def remove_leftovers(folder: Path, pattern: str) -> None:
-    """Removes temporary files of dead writers, whose names match a pattern.
-
-    A young file stays, because another driver may be about to link it.
-    """
-    for leftover in folder.glob(pattern):
-        with suppress(FileNotFoundError):
-            if time.time() - leftover.stat().st_mtime > LEFTOVER_S:
-                leftover.unlink()
-
-
-def _recorded_identity(folder: Path) -> Identity:
+def _recorded_identity(folder: Place) -> Identity:
     """Returns the identity that the checkpoint was made with.
 
     In older checkpoints the field `guarantee` has the name `delivery`.
     """
-    path = folder / "identity.json"
+    path = f"{folder}/{_IDENTITY}"
     with refuse_damaged(path):
-        found = json.loads(path.read_text()).items()
+        found = read_entry(folder, _IDENTITY).items()
         fields = {"guarantee" if name == "delivery" else name: value for name, value in found}
         recorded = Identity(**{known.name: fields.pop(known.name) for known in dataclasses.fields(Identity)})
     if fields:
@@ -365,9 +332,9 @@ def _recorded_identity(folder: Path) -> Identity:
     return recorded
 
 
-def _decision(path: Path) -> dict[str, Any]:
+def _decision(store: Store, name: str) -> dict[str, Any]:
     """Returns a decision; every field that is read later must be there."""
-    made: dict[str, Any] = json.loads(path.read_text())
+    made = read_entry(store, name)
     if not isinstance(made["generation"], int):
         raise TypeError("generation is not a number")
     for entry in made.get("partitions", ()):
@@ -375,21 +342,7 @@ def _decision(path: Path) -> dict[str, Any]:
     return made
 
 
-@contextmanager
-def refuse_damaged(
-    entry: Path,
-    advice: str = "Restore the checkpoint with its journal, as they were just before the damage; without such a copy, "
-    "take a new checkpoint, sink_id and output. Do not remove the entry: nothing else may show which rows were "
-    "written.",
-) -> Iterator[None]:
-    """Converts errors of a JSON file that is not as it was written to RefusedStart, whose end is the advice."""
-    try:
-        yield
-    except DAMAGE as error:
-        raise RefusedStart(f"{entry} is damaged ({type(error).__name__}: {error}). {advice}") from error
-
-
-def _compare(checkpoint: Path, recorded: Identity, asked: Identity) -> None:
+def _compare(checkpoint: Place, recorded: Identity, asked: Identity) -> None:
     for field, was in asdict(recorded).items():
         now = getattr(asked, field)
         if was != now:

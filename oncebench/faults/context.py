@@ -99,6 +99,7 @@ class FaultContext:
     @property
     def checkpoint(self) -> Path:
         """Spark's checkpoint folder, which also holds our journal."""
+        assert isinstance(self.config.checkpoint, Path), "faults of the suite change files of the checkpoint"
         return self.config.checkpoint
 
     @contextmanager

@@ -17,6 +17,7 @@ from oncebench.delivery.failures import deaths
 from oncebench.delivery.journal import Journal
 from oncebench.delivery.protocols import Protocol
 from oncebench.delivery.quarantine import Quarantine
+from oncebench.delivery.stores.entries import UNAVAILABLE
 
 # A job outside the suite has no faults: nothing is read from or written to the path.
 NO_FAILPOINTS = Failpoints((), Path("/dev/null"), None)
@@ -88,7 +89,7 @@ class Batches:
             self._first = False
         try:
             self._journal.prune(batch)
-        except OSError as error:
+        except UNAVAILABLE as error:
             _log.warning("old entries of %s could not be removed: %s", self._journal.folder, error)
 
 

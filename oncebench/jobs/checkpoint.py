@@ -1,4 +1,4 @@
-"""Reads planned and finished batches from Spark's checkpoint (OffsetSeqLog, CommitLog)."""
+"""Reads planned and finished batches from Spark's checkpoint (OffsetSeqLog, CommitLog), wherever it is."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.failures.system import not_now, passes
+from oncebench.delivery.stores.choose import Place, store_of
+from oncebench.delivery.stores.entries import exists
 
 
 def offsets_of(offset: Any, topic: str) -> dict[str, int]:
@@ -18,7 +20,7 @@ def offsets_of(offset: Any, topic: str) -> dict[str, int]:
     return dict((found or {}).get(topic, {}))
 
 
-def last_offset(entry: Path, topic: str) -> dict[str, int]:
+def last_offset(checkpoint: Place, entry: str, topic: str) -> dict[str, int]:
     """Returns the offsets in the last line of an entry of Spark's offset log, in either form.
 
     The second form (`spark.sql.streaming.offsetLog.formatVersion=2`, Spark 4.1) puts the source's id and a colon before
@@ -27,7 +29,12 @@ def last_offset(entry: Path, topic: str) -> dict[str, int]:
     Raises:
         RefusedStart: the entry has a form that this version does not know.
     """
-    return offsets_of(split_last(entry.read_text())[2] or None, topic)
+    return offsets_of(split_last(text_of(checkpoint, entry))[2] or None, topic)
+
+
+def text_of(checkpoint: Place, entry: str) -> str:
+    """Returns an entry of Spark's, such as `offsets/7`."""
+    return store_of(checkpoint).read(entry).decode()
 
 
 def split_last(text: str) -> tuple[str, str, str]:
@@ -52,57 +59,53 @@ def split_last(text: str) -> tuple[str, str, str]:
     return head + newline, "", "" if last == "-" else last
 
 
-def committed_position(checkpoint: Path, topic: str) -> tuple[int, dict[str, int]] | None:
+def committed_position(checkpoint: Place, topic: str) -> tuple[int, dict[str, int]] | None:
     """Returns (batch, end offsets) of the newest batch in the commit log; None if it is empty.
 
     Raises:
         RefusedStart: the entry is damaged.
     """
-    done = sorted(_batches(checkpoint / "commits"))
-    if not done:
-        return None
-    entry = checkpoint / "offsets" / str(done[-1])
-    with _refuse_damaged(entry):
-        return done[-1], last_offset(entry, topic)
+    newest = newest_finished(checkpoint)
+    return None if newest < 0 else (newest, offsets_in(checkpoint, newest, topic))
 
 
-def offsets_in(checkpoint: Path, batch: int, topic: str) -> dict[str, int]:
+def offsets_in(checkpoint: Place, batch: int, topic: str) -> dict[str, int]:
     """Returns the end offsets of a planned batch.
 
     Raises:
         RefusedStart: the entry is damaged.
     """
-    entry = checkpoint / "offsets" / str(batch)
-    with _refuse_damaged(entry):
-        return last_offset(entry, topic)
+    entry = f"offsets/{batch}"
+    with _refuse_damaged(checkpoint, entry):
+        return last_offset(checkpoint, entry, topic)
 
 
-def begin_of_first_batch(checkpoint: Path, topic: str) -> dict[str, int] | None:
+def begin_of_first_batch(checkpoint: Place, topic: str) -> dict[str, int] | None:
     """Returns the offsets at which Spark's source began; None if it has not begun.
 
     Raises:
         RefusedStart: the entry is damaged.
     """
-    entry = checkpoint / "sources" / "0" / "0"
-    if not entry.exists():
+    entry = "sources/0/0"
+    if not exists(checkpoint, entry):
         return None
-    with _refuse_damaged(entry):
-        return last_offset(entry, topic)
+    with _refuse_damaged(checkpoint, entry):
+        return last_offset(checkpoint, entry, topic)
 
 
-def newest_finished(checkpoint: Path) -> int:
+def newest_finished(checkpoint: Place) -> int:
     """Returns the newest batch in Spark's commit log; -1 if there is none."""
-    return max(_batches(checkpoint / "commits"), default=-1)
+    return max(_batches(checkpoint, "commits"), default=-1)
 
 
-def open_batch(checkpoint: Path) -> int | None:
+def open_batch(checkpoint: Place) -> int | None:
     """Returns the batch that Spark runs again: in the offset log, not in the commit log."""
     newest = newest_batch(checkpoint)
-    done = max(_batches(checkpoint / "commits"), default=-1)
+    done = max(_batches(checkpoint, "commits"), default=-1)
     return newest if newest is not None and newest > done else None
 
 
-def begun_at(checkpoint: Path, batch: int) -> float | None:
+def begun_at(checkpoint: Place, batch: int) -> float | None:
     """Returns the time at which Spark planned a batch; None if Spark did not store it.
 
     The time is `OffsetSeqMetadata.batchTimestampMs`.
@@ -110,49 +113,60 @@ def begun_at(checkpoint: Path, batch: int) -> float | None:
     Raises:
         RefusedStart: the entry is damaged.
     """
-    entry = checkpoint / "offsets" / str(batch)
-    with _refuse_damaged(entry):
-        for line in entry.read_text().splitlines():
+    entry = f"offsets/{batch}"
+    with _refuse_damaged(checkpoint, entry):
+        for line in text_of(checkpoint, entry).splitlines():
             if '"batchTimestampMs"' in line:
                 return float(json.loads(line)["batchTimestampMs"]) / 1000
     return None
 
 
-def last_batch(checkpoint: Path) -> int:
+def last_batch(checkpoint: Place) -> int:
     """Returns the newest batch in Spark's offset log; -1 if there is none."""
-    return max(_batches(checkpoint / "offsets"), default=-1)
+    return max(_batches(checkpoint, "offsets"), default=-1)
 
 
-def newest_batch(checkpoint: Path) -> int | None:
+def newest_batch(checkpoint: Place) -> int | None:
     """Returns the newest batch in Spark's offset log, finished or not."""
-    return max(_batches(checkpoint / "offsets"), default=None)
+    return max(_batches(checkpoint, "offsets"), default=None)
 
 
 @contextmanager
-def _refuse_damaged(entry: Path) -> Iterator[None]:
+def _refuse_damaged(checkpoint: Place, entry: str) -> Iterator[None]:
     """Converts errors while reading an entry of Spark's to errors that name it.
 
     Raises:
         RefusedStart: it is damaged.
-        DeliveryFailed: the disk fails. The entry need not be damaged.
+        DeliveryFailed, NoStore: the disk or the object store fails. The entry need not be damaged.
     """
     try:
         yield
     except (ValueError, LookupError, OSError) as error:  # torn, empty or missing
         if isinstance(error, OSError) and passes(error):
-            raise not_now(error, f"{entry} in Spark's offset log cannot be read", entry) from error
+            path = Path(f"{checkpoint}/{entry}")
+            raise not_now(error, f"{path} in Spark's offset log cannot be read", path) from error
         raise RefusedStart(
-            f"{entry} in Spark's offset log can't be read ({error}): the checkpoint is damaged. Restore all of it, "
-            "with its journal, as they were just before the damage; without such a copy, take a new checkpoint, "
-            "sink_id and output."
+            f"{checkpoint}/{entry} in Spark's offset log can't be read ({error}): the checkpoint is damaged. "
+            "Restore all of it, with its journal, as they were just before the damage; without such a copy, take a new "
+            "checkpoint, sink_id and output."
         ) from error
 
 
-def _batches(folder: Path) -> list[int]:
-    return [int(path.name) for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []
+def has_planned(checkpoint: Place, batch: int) -> bool:
+    """Whether Spark's offset log has a batch."""
+    return exists(checkpoint, f"offsets/{batch}")
 
 
-def planned_range(checkpoint: Path, batch: int, topic: str) -> dict[int, tuple[int, int]]:
+def has_finished(checkpoint: Place, batch: int) -> bool:
+    """Whether Spark's commit log has a batch."""
+    return exists(checkpoint, f"commits/{batch}")
+
+
+def _batches(checkpoint: Place, log: str) -> list[int]:
+    return [int(name) for name in store_of(checkpoint).below(log).names() if name.isdigit()]
+
+
+def planned_range(checkpoint: Place, batch: int, topic: str) -> dict[int, tuple[int, int]]:
     """Returns a planned batch's input: partition -> first offset, and the one behind the last.
 
     Spark's offset log has ends only. The first batch begins at offset 0, or where the topic began when it was planned.
@@ -162,7 +176,7 @@ def planned_range(checkpoint: Path, batch: int, topic: str) -> dict[int, tuple[i
     """
     ends = {}
     for number in (batch - 1, batch):
-        entry = checkpoint / "offsets" / str(number)
-        with _refuse_damaged(entry):
-            ends[number] = last_offset(entry, topic) if entry.exists() else {}
+        entry = f"offsets/{number}"
+        with _refuse_damaged(checkpoint, entry):
+            ends[number] = last_offset(checkpoint, entry, topic) if exists(checkpoint, entry) else {}
     return {int(p): (ends[batch - 1].get(p, 0), end) for p, end in ends[batch].items()}

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from oncebench.delivery.batch import Batch
 from oncebench.delivery.contract import (
@@ -32,6 +31,7 @@ from oncebench.delivery.starts.drivers import Drivers
 from oncebench.delivery.starts.gaps import Gaps
 from oncebench.delivery.starts.marks import Marks, missing_text
 from oncebench.delivery.starts.places import OUTPUT, Places
+from oncebench.delivery.stores.choose import Place
 from oncebench.jobs.checkpoint import last_batch, newest_finished, open_batch
 
 # The variants whose sinks keep a marker for each batch.
@@ -48,14 +48,14 @@ class Target:
         support: the guarantee, and the variant by which it is kept.
         sink_id: names this sink in its server.
         name: what people call the output.
-        checkpoint: folder of Spark's checkpoint, with the journal in it.
+        checkpoint: the place of Spark's checkpoint, with the journal in it.
     """
 
     kind: SinkKind
     support: Support
     sink_id: str
     name: str
-    checkpoint: Path
+    checkpoint: Place
 
 
 class OutputChecks:

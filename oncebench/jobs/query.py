@@ -33,16 +33,18 @@ from oncebench.delivery.batch import check_columns, deliverable
 from oncebench.delivery.contract import Sink, SinkSettings
 from oncebench.delivery.decisions import REWRITE
 from oncebench.delivery.deterministic_plan import refuse_without_shuffle
-from oncebench.delivery.durable import is_uri
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.journal import open_journal
 from oncebench.delivery.protocols import choose, native, protocol_of
 from oncebench.delivery.quarantine import COLUMN, Quarantine
 from oncebench.delivery.starts.gaps import Gaps
 from oncebench.delivery.starts.places import Places
+from oncebench.delivery.stores.choose import Place, place_at
 from oncebench.delivery.topics.check import refuse_compacted, refuse_unfit
 from oncebench.delivery.topics.settings import LIMIT_S
 from oncebench.jobs.batches import Batches
+from oncebench.jobs.checkpoint import has_planned
+from oncebench.jobs.object_store import refuse_unfit_manager
 from oncebench.jobs.output import OutputChecks, Target
 from oncebench.jobs.session import SHUFFLES, refuse_unfit_rows, refuse_unfit_settings, tasks_per_batch
 from oncebench.jobs.sinks import JobSink
@@ -55,7 +57,7 @@ _SINK_ID = re.compile(r"[A-Za-z0-9._-]+")
 # Stands for a quarantine in a job that rejects nothing. It never connects.
 _REJECTS_NOTHING = Quarantine("", "", {})
 # The started sinks of this process, by kind and sink_id, each with its checkpoint.
-_started: dict[tuple[str, str], tuple[Path, Sink]] = {}
+_started: dict[tuple[str, str], tuple[Place, Sink]] = {}
 _starting = Lock()
 
 
@@ -77,8 +79,9 @@ def deliver(
             by key: `groupBy`, or `rows.repartition(n, "column")` with n at most `spark.sql.shuffle.partitions`.
         sink: where the rows go, see `oncebench.jobs.sinks`.
         guarantee: `at-most-once`, `at-least-once` or `exactly-once`.
-        checkpoint: a folder in a local or mounted file system with hard links and fsync; a path, not a URI. It belongs
-            to this query alone. `spark.sql.shuffle.partitions` must stay the same as long as it exists.
+        checkpoint: the path of a folder in a local or mounted file system with hard links and fsync; or
+            `s3://bucket/folder`, see docs/at_work.md. It belongs to this query alone. `spark.sql.shuffle.partitions`
+            must stay the same as long as it exists.
         variant: how the guarantee is kept; None: the sink's default.
         quarantine: where rows whose column `quarantine` is not null are copied, see `oncebench.delivery.quarantine`.
         on_lost: `rewrite`, or `drop` to leave out a decided transaction that its time-out has aborted.
@@ -86,19 +89,19 @@ def deliver(
 
     Raises:
         RefusedStart: a check failed; the next start would meet the same failure.
-        NoKafka, NoPostgres: the server did not answer; start again.
+        NoKafka, NoPostgres, NoStore: the server did not answer; start again.
         AnotherDriver: a newer driver of this checkpoint was started meanwhile.
     """
     watch = watch_of(sink.kind, sink.sink_id)
     with watch.counted_failures():
-        return _writer(rows, sink, guarantee, _folder(checkpoint), variant, quarantine, on_lost, accept_gap, watch)
+        return _writer(rows, sink, guarantee, place_at(checkpoint), variant, quarantine, on_lost, accept_gap, watch)
 
 
 def _writer(
     rows: DataFrame,
     sink: JobSink,
     guarantee: str,
-    checkpoint: Path,
+    checkpoint: Place,
     variant: str | None,
     quarantine: Quarantine | None,
     on_lost: str,
@@ -106,6 +109,7 @@ def _writer(
     watch: Watch,
 ) -> DataStreamWriter:
     refuse_unfit_rows(rows)
+    refuse_unfit_manager(rows, checkpoint)
     target = _target(sink, guarantee, variant, checkpoint)
     kind, per_task = target.kind, target.kind.commits_per_task(target.support)
     refuse_unfit_settings(rows, per_task, kind.spark)
@@ -152,10 +156,11 @@ def _writer(
     return in_checkpoint(writer, target.checkpoint)
 
 
-def in_checkpoint(writer: DataStreamWriter, checkpoint: Path) -> DataStreamWriter:
-    """Returns a writer with this folder as Spark's checkpoint."""
+def in_checkpoint(writer: DataStreamWriter, checkpoint: Place) -> DataStreamWriter:
+    """Returns a writer with this place as Spark's checkpoint."""
     # With a scheme: Spark takes a plain path for one of its default file system, which may be a cluster's HDFS.
-    return writer.option("checkpointLocation", f"file://{checkpoint.absolute()}")
+    uri = f"file://{checkpoint.absolute()}" if isinstance(checkpoint, Path) else checkpoint.for_spark
+    return writer.option("checkpointLocation", uri)
 
 
 def _guarded(batches: Batches, target: Target, tasks: int, watch: Watch) -> EachBatch:
@@ -170,7 +175,7 @@ def _guarded(batches: Batches, target: Target, tasks: int, watch: Watch) -> Each
     def check(rows: DataFrame, number: int) -> None:
         nonlocal checked
         # Spark writes `offsets/N` before it runs batch N.
-        if not (target.checkpoint / "offsets" / str(number)).exists():
+        if not has_planned(target.checkpoint, number):
             raise RefusedStart(
                 f"batch {number} is not in {target.checkpoint}/offsets: the query has another checkpoint than its "
                 "journal. Do not set checkpointLocation on the writer. This batch has written nothing."
@@ -187,17 +192,7 @@ def _guarded(batches: Batches, target: Target, tasks: int, watch: Watch) -> Each
     return each_batch
 
 
-def _folder(checkpoint: str | Path) -> Path:
-    if is_uri(str(checkpoint)):  # a Path would no longer have both slashes
-        raise RefusedStart(
-            f"checkpoint is {str(checkpoint)!r}, a URI. The journal needs a folder in a mounted file system with hard "
-            "links and fsync; HDFS and object stores are not supported. Give the path of such a folder, for example "
-            "/data/checkpoint."
-        )
-    return Path(checkpoint)
-
-
-def _target(sink: JobSink, guarantee: str, variant: str | None, checkpoint: Path) -> Target:
+def _target(sink: JobSink, guarantee: str, variant: str | None, checkpoint: Place) -> Target:
     kind = find_kind(sink.kind)
     if kind.missing:
         raise RefusedStart(f"sink {kind.name} cannot be used here: {kind.missing}")
@@ -206,7 +201,8 @@ def _target(sink: JobSink, guarantee: str, variant: str | None, checkpoint: Path
         raise RefusedStart("native is Spark's own sink, without a mark of ours. Use rows.writeStream.format(...).")
     if not _SINK_ID.fullmatch(sink.sink_id):
         raise RefusedStart(f"sink_id is {sink.sink_id!r}, and must be letters, digits, `.`, `_` and `-`.")
-    return Target(kind, support, sink.sink_id, sink.output, checkpoint.absolute())
+    absolute = checkpoint.absolute() if isinstance(checkpoint, Path) else checkpoint
+    return Target(kind, support, sink.sink_id, sink.output, absolute)
 
 
 @contextmanager

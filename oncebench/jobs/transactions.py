@@ -28,6 +28,7 @@ from oncebench.delivery.journal import Identity, Journal, look_into, open_journa
 from oncebench.delivery.protocols import choose, exactly_once_two_phase, protocol_of
 from oncebench.delivery.starts.drivers import refuse_newer_sink
 from oncebench.delivery.starts.places import OUTPUT, Places
+from oncebench.delivery.stores.choose import Place
 from oncebench.delivery.transactions.alive import living_driver
 from oncebench.delivery.transactions.decided import ABORT, AGAIN, COMMIT, Decision, Judged, judge
 from oncebench.delivery.transactions.left import Left, Transactions
@@ -58,7 +59,7 @@ class Owner:
     identity: Identity | None = None
 
 
-def owner_of_checkpoint(checkpoint: Path, output: str, kafka: Mapping[str, Any]) -> Owner:
+def owner_of_checkpoint(checkpoint: Place, output: str, kafka: Mapping[str, Any]) -> Owner:
     """Returns the job that a checkpoint belongs to.
 
     Args:

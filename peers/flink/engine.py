@@ -56,6 +56,7 @@ def _start(command: list[str], settings: dict[str, Any], config: PipelineConfig)
 
 def job_settings(settings: dict[str, Any], config: PipelineConfig) -> dict[str, Any]:
     """Returns the settings of an attempt, as `Settings.java` reads them."""
+    assert isinstance(config.checkpoint, Path), "the suite has named a folder"
     checkpoints, temporary = config.checkpoint / "completed", config.checkpoint / "temporary"
     places = {
         "execution.checkpointing.dir": checkpoints.as_uri(),

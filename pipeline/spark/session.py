@@ -4,7 +4,8 @@ There are two modes of writing checkpoints. `as-shipped` is Spark's default. Wit
 starts child processes for every checkpoint file on a local disk: readlink for a rename, chmod for a file and its .crc.
 They cost tens of milliseconds a batch. `tuned` writes the same files without child processes, with
 FileSystemBasedCheckpointFileManager and a local file system that does not fork. A rename may then replace an existing
-file, so only our journal fences a second driver. Neither mode is for HDFS or object stores.
+file, so only our journal fences a second driver. A checkpoint in an object store has settings of its own, see
+`oncebench.jobs.object_store`. HDFS is not supported.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from pyspark.sql import SparkSession
 
 from oncebench.delivery.errors import PipelineError, QueryDied, RefusedStart
 from oncebench.delivery.failures.first_cause import first_cause
+from oncebench.jobs.object_store import spark_settings
 from oncebench.kafka_access.forms import jvm_options
 from pipeline.config import CHANGELOG, TUNED, PipelineConfig
 from pipeline.spark.cluster.archive import make_archive
@@ -112,7 +114,7 @@ def settings(config: PipelineConfig, of_sink: Mapping[str, str] | None = None) -
         base["spark.python.unix.domain.socket.enabled"] = "true"
         base["spark.python.unix.domain.socket.dir"] = config.sockets
     tuned = _TUNED if config.checkpoint_writing == TUNED else {}
-    made = {**base, **tuned, **(of_sink or {})}
+    made = {**base, **tuned, **spark_settings(config.checkpoint), **(of_sink or {})}
     if is_local(config.master):
         return {**made, **config.spark}
     shared = cluster_settings(config)

@@ -18,10 +18,13 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
+from oncebench.delivery.stores.choose import Place, store_of
+from oncebench.delivery.stores.entries import UNAVAILABLE, read_entry
+from oncebench.delivery.stores.interface import Store
 from pipeline.starting.positions import Range
 
+_FOLDER, _ENTRY = "read", "epochs.json"
 _log = logging.getLogger(__name__)
 # Partition -> (position, leader epoch).
 Notes = dict[str, tuple[int, int]]
@@ -34,9 +37,9 @@ class Epochs:
         journal: the journal's folder.
     """
 
-    def __init__(self, journal: Path) -> None:
-        self._file = journal / "read" / "epochs.json"
-        self._noted = _read(self._file)
+    def __init__(self, journal: Place) -> None:
+        self._store = store_of(journal).below(_FOLDER)
+        self._noted = _read(self._store)
 
     def note(self, positions: Mapping[str, int], epochs: Mapping[str, int]) -> None:
         """Notes positions with the leader epochs that were read after them."""
@@ -45,12 +48,9 @@ class Epochs:
             return
         self._noted = noted
         try:
-            self._file.parent.mkdir(exist_ok=True)
-            temporary = self._file.with_name(f".{self._file.name}")
-            temporary.write_text(json.dumps({"partitions": noted}))
-            temporary.replace(self._file)
-        except OSError as error:  # the next start only finds less
-            _log.warning("%s cannot be written: %s", self._file, error)
+            self._store.put(_ENTRY, json.dumps({"partitions": noted}).encode(), durable=False)
+        except UNAVAILABLE as error:  # the next start only finds less
+            _log.warning("%s/%s cannot be written: %s", self._store, _ENTRY, error)
 
     def cut(self, end_of: Callable[[str, int], int]) -> list[Range]:
         """Returns the ranges that were read and are other records now.
@@ -63,7 +63,7 @@ class Epochs:
     def forget(self) -> None:
         """Forgets all notes, after an accepted loss has moved the positions."""
         self._noted = {}
-        self._file.unlink(missing_ok=True)
+        self._store.delete(_ENTRY)
 
 
 def cut(noted: Mapping[str, tuple[int, int]], end_of: Callable[[str, int], int]) -> list[Range]:
@@ -77,12 +77,12 @@ def cut(noted: Mapping[str, tuple[int, int]], end_of: Callable[[str, int], int])
     return found
 
 
-def _read(file: Path) -> Notes:
+def _read(store: Store) -> Notes:
     try:
-        found = json.loads(file.read_text())["partitions"]
+        found = read_entry(store, _ENTRY)["partitions"]
         return {str(p): (int(position), int(epoch)) for p, (position, epoch) in found.items()}
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        _log.warning("%s cannot be read (%s): this start cannot tell whether the input was cut", file, error)
+    except (*UNAVAILABLE, ValueError, LookupError, TypeError, AttributeError) as error:
+        _log.warning("%s cannot be read (%s): this start cannot tell whether the input was cut", store, error)
         return {}

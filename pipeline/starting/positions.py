@@ -5,19 +5,17 @@ has read. Spark's source notices the first case only in a task, and does not giv
 
 Promise: a start whose next batch cannot read all of its records is refused with the exact ranges. An accepted loss
 moves the positions over the ranges, and over nothing else: the two newest entries of Spark's offset log are rewritten,
-each by one atomic rename. The query then goes on with the first record that is left.
+each atomically. The query then goes on with the first record that is left.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from oncebench.delivery.durable import fsync_folder
-from oncebench.jobs.checkpoint import begin_of_first_batch, newest_batch, offsets_in, open_batch, split_last
+from oncebench.delivery.stores.choose import Place, store_of
+from oncebench.jobs.checkpoint import begin_of_first_batch, newest_batch, offsets_in, open_batch, split_last, text_of
 
 Offsets = Mapping[str, int]
 
@@ -48,7 +46,7 @@ class Range:
         return f"input/{self.partition}:{self.first}..{self.end - 1}"
 
 
-def position(checkpoint: Path, topic: str) -> Position | None:
+def position(checkpoint: Place, topic: str) -> Position | None:
     """Returns where the query goes on; None if it has never planned a batch.
 
     Raises:
@@ -110,31 +108,25 @@ def from_the_beginning(at: Position, there: Mapping[str, tuple[int, int]]) -> Po
     return Position(starts, starts)
 
 
-def move(checkpoint: Path, topic: str, to: Position) -> None:
+def move(checkpoint: Place, topic: str, to: Position) -> None:
     """Rewrites the end of the newest batch in Spark's offset log, and of the one before if open."""
     newest = newest_batch(checkpoint)
     if newest is None:
-        _rewrite(checkpoint / "sources" / "0" / "0", topic, to.starts)
+        _rewrite(checkpoint, "sources/0", "0", topic, to.starts)
         return
     if open_batch(checkpoint) is not None:
-        before = checkpoint / ("sources/0/0" if newest == 0 else f"offsets/{newest - 1}")
-        _rewrite(before, topic, to.starts)
-    _rewrite(checkpoint / "offsets" / str(newest), topic, to.ends)
+        before = ("sources/0", "0") if newest == 0 else ("offsets", str(newest - 1))
+        _rewrite(checkpoint, *before, topic, to.starts)
+    _rewrite(checkpoint, "offsets", str(newest), topic, to.ends)
 
 
-def _rewrite(entry: Path, topic: str, offsets: Offsets) -> None:
+def _rewrite(checkpoint: Place, folder: str, name: str, topic: str, offsets: Offsets) -> None:
     """Replaces the offset in one of Spark's entries; removes its old checksums first."""
-    head, source, last = split_last(entry.read_text())
+    head, source, last = split_last(text_of(checkpoint, f"{folder}/{name}"))
     moved = json.dumps({**json.loads(last or "{}"), topic: dict(offsets)}, separators=(",", ":"))
     if moved == last:
         return
-    text = f"{head}{source}{moved}"
-    temporary = entry.with_name(f".{entry.name}.moved")
-    with temporary.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    for checksum in (f".{entry.name}.crc", f"{entry.name}.crc"):  # of Hadoop's file system, and of Spark 4.1
-        entry.with_name(checksum).unlink(missing_ok=True)
-    temporary.replace(entry)
-    fsync_folder(entry.parent)
+    store = store_of(checkpoint).below(folder)
+    for checksum in (f".{name}.crc", f"{name}.crc"):  # of Hadoop's file system, and of Spark 4.1
+        store.delete(checksum)
+    store.put(name, f"{head}{source}{moved}".encode())

@@ -21,6 +21,7 @@ from unittest import mock
 
 from oncebench.delivery import journal
 from oncebench.delivery.contract import AT_MOST_ONCE, EXACTLY_ONCE
+from oncebench.delivery.stores import posix
 from proofs.crash_states.attempts import Pipeline, Workspace
 from proofs.crash_states.broken import Edit
 from proofs.crash_states.calls import describe
@@ -195,7 +196,7 @@ def _workspaces(pipeline: Pipeline) -> Iterator[tuple[Workspace, Workspace]]:
     with (
         tempfile.TemporaryDirectory(prefix="crash-states-", dir=memory) as folder,
         mock.patch.object(journal, "KEEP_BATCHES", KEPT),
-        mock.patch.object(journal, "LEFTOVER_S", LEFTOVER_S),
+        mock.patch.object(posix, "LEFTOVER_S", LEFTOVER_S),
     ):
         workspaces = []
         for name, running in (("recorded", pipeline), ("successor", pipeline.sound)):

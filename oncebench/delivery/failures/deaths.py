@@ -7,12 +7,12 @@ removed when a batch is delivered.
 
 from __future__ import annotations
 
-import json
 import re
 from contextlib import suppress
-from pathlib import Path
 
 from oncebench.delivery.errors import TransactionLost, TransactionTooSlow
+from oncebench.delivery.stores.choose import Place, store_of
+from oncebench.delivery.stores.entries import UNAVAILABLE, put_in_place_of, read_entry
 
 NAME = "deaths.json"
 # One death may be bad luck, and a second one its after-effect.
@@ -23,24 +23,21 @@ _SAME = (TransactionTooSlow, TransactionLost)
 _VARYING = re.compile(r"\b[0-9a-f]*\d[0-9a-f]*\b")
 
 
-def count(journal: Path, batch: int, error: BaseException) -> int:
+def count(journal: Place, batch: int, error: BaseException) -> int:
     """Adds a death of a batch; returns how many in a row were of this batch and this error."""
-    path = journal / NAME
     text = "" if isinstance(error, _SAME) else f": {_VARYING.sub('#', str(error))}"
     death = {"batch": batch, "error": f"{type(error).__name__}{text}"}
     deaths = 1
-    with suppress(OSError, ValueError, TypeError, AttributeError):
-        before = json.loads(path.read_text())
+    with suppress(*UNAVAILABLE, ValueError, TypeError):
+        before = read_entry(journal, NAME)
         if {name: before.get(name) for name in death} == death:
             deaths = int(before["deaths"]) + 1
-    with suppress(OSError):  # not forced to the disk: a count that a power cut loses is no loss
-        temporary = path.with_name(f".{NAME}.new")
-        temporary.write_text(json.dumps({**death, "deaths": deaths}))
-        temporary.replace(path)
+    with suppress(*UNAVAILABLE):  # not forced to the disk: a count that a power cut loses is no loss
+        put_in_place_of(journal, NAME, {**death, "deaths": deaths}, durable=False)
     return deaths
 
 
-def forget(journal: Path) -> None:
+def forget(journal: Place) -> None:
     """Removes the count: a batch was delivered."""
-    with suppress(OSError):
-        (journal / NAME).unlink()
+    with suppress(*UNAVAILABLE):
+        store_of(journal).delete(NAME)

@@ -18,13 +18,13 @@ made while the job runs knows the job's name; it takes over if it has every batc
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 
 from oncebench.delivery.contract import Holder
 from oncebench.delivery.errors import RefusedStart
-from oncebench.delivery.journal import Journal, put_in_place_of, refuse_damaged
+from oncebench.delivery.journal import Journal
 from oncebench.delivery.starts.gaps import Gaps
+from oncebench.delivery.stores.entries import put_in_place_of, read_entry, refuse_damaged
 
 _ENTRY = "drivers.json"
 _SHOWN = 12  # characters of a random name
@@ -55,7 +55,7 @@ class Drivers:
         """
         found: frozenset[str] = frozenset()
         if holder is not None:
-            refuse_newer_sink(holder.batch, newest_batch, sink_id, str(self._journal.folder.parent))
+            refuse_newer_sink(holder.batch, newest_batch, sink_id, self._journal.checkpoint)
             found = holder.writers
             others = sorted(found - self._known())
             if others:
@@ -66,14 +66,14 @@ class Drivers:
 
     def _known(self) -> set[str]:
         found = {str(entry.get("driver", "")) for entry in self._journal.generations()}
-        path = self._journal.folder / _ENTRY
-        with refuse_damaged(path), suppress(FileNotFoundError):
-            found |= {str(name) for name in json.loads(path.read_text())["known"]}
+        folder = self._journal.folder
+        with refuse_damaged(f"{folder}/{_ENTRY}"), suppress(FileNotFoundError):
+            found |= {str(name) for name in read_entry(folder, _ENTRY)["known"]}
         return found
 
     def _refusal(self, sink_id: str, other: str) -> str:
         return (
-            f"the checkpoint {self._journal.folder.parent} is a copy, or an older state: a start that it lacks "
+            f"the checkpoint {self._journal.checkpoint} is a copy, or an older state: a start that it lacks "
             f"(driver {other[:_SHOWN]}) has written to the output with sink_id {sink_id!r}. Nothing was read or "
             "written, and the other job was not disturbed. Start from the checkpoint of that start, or give this job a "
             "new checkpoint, sink_id and output."

@@ -9,15 +9,14 @@ is durable before anything is changed, so a start that dies in between is repeat
 
 from __future__ import annotations
 
-import json
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from oncebench.delivery.errors import RefusedStart
-from oncebench.delivery.journal import put_exclusively, refuse_damaged
+from oncebench.delivery.stores.choose import Place, store_of
+from oncebench.delivery.stores.entries import put_exclusively, read_entry, refuse_damaged
 
 # Stands for a place or a batch that is not there.
 NONE = "none"
@@ -46,7 +45,7 @@ class Gaps:
         accepted: the text that this start was given, if any.
     """
 
-    def __init__(self, journal: Path, accepted: str | None) -> None:
+    def __init__(self, journal: Place, accepted: str | None) -> None:
         self._journal = journal
         self._asked = None if accepted is None else accepted.strip()
         self._known = _recorded(journal)
@@ -110,14 +109,10 @@ class Gaps:
             )
 
 
-def _recorded(journal: Path) -> list[Gap]:
+def _recorded(journal: Place) -> list[Gap]:
     found = []
-    for path in sorted(_entries(journal)):
-        with refuse_damaged(path):
-            entry = json.loads(path.read_text())
+    for name in sorted(filter(_ENTRY.fullmatch, store_of(journal).names())):
+        with refuse_damaged(f"{journal}/{name}"):
+            entry = read_entry(journal, name)
             found.append(Gap(str(entry["text"]), entry["batch"]))
     return found
-
-
-def _entries(journal: Path) -> Iterable[Path]:
-    return (path for path in journal.iterdir() if _ENTRY.fullmatch(path.name))

@@ -20,13 +20,16 @@ import json
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 
 from oncebench.delivery.contract import NO_BATCH, OVERWRITTEN, WHOLE_BATCH, Mark, Written
 from oncebench.delivery.starts.gaps import NONE
+from oncebench.delivery.stores.choose import Place, store_of
+from oncebench.delivery.stores.entries import UNAVAILABLE, read_entry
+from oncebench.delivery.stores.interface import Store
 
 # The open batch and the one before it.
 _KEPT = 2
+_FOLDER, _ENTRY = "written", "newest.json"
 _log = logging.getLogger(__name__)
 # Partition -> the newest batches with rows, oldest first, each with the time of its note.
 Noted = dict[int, list[tuple[int, float]]]
@@ -39,9 +42,9 @@ class Marks:
         journal: the journal's folder.
     """
 
-    def __init__(self, journal: Path) -> None:
-        self._file = journal / "written" / "newest.json"
-        self._noted = _read(self._file)
+    def __init__(self, journal: Place) -> None:
+        self._store = store_of(journal).below(_FOLDER)
+        self._noted = _read(self._store)
 
     def note_batch(self, batch: int, results: Collection[Written], dropped: Collection[int], whole: bool) -> None:
         """Notes a batch that the sink has committed.
@@ -58,8 +61,8 @@ class Marks:
         if filled:
             try:
                 self._write()
-            except OSError as error:  # the batch is committed: the next start only finds less
-                _log.warning("%s cannot be written: %s", self._file, error)
+            except UNAVAILABLE as error:  # the batch is committed: the next start only finds less
+                _log.warning("%s/%s cannot be written: %s", self._store, _ENTRY, error)
 
     def note_found(self, marks: Mapping[int, Mark], committed: int) -> None:
         """Replaces all notes by the markers that a start has found and accepted."""
@@ -86,10 +89,7 @@ class Marks:
         return missing(self._noted, marks, committed, forgets_after_s, time.time())
 
     def _write(self) -> None:
-        self._file.parent.mkdir(exist_ok=True)
-        temporary = self._file.with_name(f".{self._file.name}")
-        temporary.write_text(json.dumps({"partitions": self._noted}))
-        temporary.replace(self._file)
+        self._store.put(_ENTRY, json.dumps({"partitions": self._noted}).encode(), durable=False)
 
 
 def missing(
@@ -130,12 +130,14 @@ def noted_next(before: Sequence[tuple[int, float]], batch: int, at: float) -> li
     return [*(each for each in before if each[0] < batch), (batch, at)][-_KEPT:]
 
 
-def _read(file: Path) -> Noted:
+def _read(store: Store) -> Noted:
     try:
-        partitions = json.loads(file.read_text())["partitions"]
+        partitions = read_entry(store, _ENTRY)["partitions"]
         return {int(p): [(int(batch), float(at)) for batch, at in batches] for p, batches in partitions.items()}
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        _log.warning("%s cannot be read (%s): this start cannot tell whether the sink is older", file, error)
+    except (*UNAVAILABLE, ValueError, LookupError, TypeError, AttributeError) as error:
+        _log.warning(
+            "%s/%s cannot be read (%s): this start cannot tell whether the sink is older", store, _ENTRY, error
+        )
         return {}

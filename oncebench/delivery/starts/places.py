@@ -11,12 +11,11 @@ not compared. A checkpoint of an older version has no entry; the next start make
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
 
-from oncebench.delivery.journal import put_in_place_of, refuse_damaged
 from oncebench.delivery.starts.gaps import NONE, Gaps
+from oncebench.delivery.stores.choose import Place
+from oncebench.delivery.stores.entries import put_in_place_of, read_entry, refuse_damaged
 
 _ENTRY = "places.json"
 INPUT, OUTPUT = "input", "output"
@@ -33,7 +32,7 @@ class Places:
         journal: the journal's folder.
     """
 
-    def __init__(self, journal: Path) -> None:
+    def __init__(self, journal: Place) -> None:
         self._journal = journal
         self._recorded = _recorded(journal)
 
@@ -94,12 +93,12 @@ def _refusal(which: str, name: str, text: str) -> str:
     )
 
 
-def _recorded(journal: Path) -> dict[str, dict[str, str]]:
-    path = journal / _ENTRY
-    if not path.exists():
+def _recorded(journal: Place) -> dict[str, dict[str, str]]:
+    try:
+        with refuse_damaged(f"{journal}/{_ENTRY}"):
+            return {
+                str(which): {str(part): str(value) for part, value in parts.items()}
+                for which, parts in read_entry(journal, _ENTRY).items()
+            }
+    except FileNotFoundError:
         return {}
-    with refuse_damaged(path):
-        return {
-            str(which): {str(part): str(value) for part, value in parts.items()}
-            for which, parts in json.loads(path.read_text()).items()
-        }

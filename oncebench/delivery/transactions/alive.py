@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import os
 import socket
-from pathlib import Path
 
 import psutil
 
 from oncebench.delivery.journal import newest_start
+from oncebench.delivery.stores.choose import Place
 
 # The clock may have been set since the start. A process id is not used again so soon.
 _SLACK_S = 60.0
 
 
-def living_driver(journal: Path) -> str | None:
+def living_driver(journal: Place) -> str | None:
     """Returns the process of the newest start, for a message; None: it has ended, or is not of this machine.
 
     This process itself does not count: it is the one that asks, perhaps again.

@@ -11,7 +11,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from oncebench.delivery.journal import Journal, put_exclusively
+from oncebench.delivery.journal import Journal
+from oncebench.delivery.stores.choose import store_of
+from oncebench.delivery.stores.entries import put_exclusively
 from oncebench.delivery.transactions.left import Left
 
 
@@ -19,7 +21,7 @@ def note_ended(journal: Journal, asked: str, chosen: Sequence[Left]) -> str:
     """Notes transactions that are committed or aborted next; returns the name of the entry."""
     named = [{"name": each.name, "batch": each.batch, "partition": each.partition} for each in chosen]
     entry = {"asked": asked, "generation": journal.generation, "transactions": named, "t_us": time.time_ns() // 1000}
-    number = sum(1 for _ in journal.folder.glob("ended-*.json"))
+    number = sum(name.startswith("ended-") for name in store_of(journal.folder).names())
     while not put_exclusively(journal.folder, f"ended-{number:06d}.json", entry):
         number += 1
     return f"ended-{number:06d}.json"

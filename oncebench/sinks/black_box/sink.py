@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
 
@@ -108,6 +109,7 @@ class BlackBox(Sink):
         self.partitions = settings.partitions
         self._target = settings.output
         enter(settings.output)
+        assert isinstance(settings.checkpoint, Path), "the suite has named a folder"
         self.state = settings.checkpoint.parent / "failpoints.json"
         self._results: Accumulator[list[tuple[int, int]]] | None = None
         write: str = settings.output["write"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from oncebench.delivery.contract import EXACTLY_ONCE, SinkSettings, Support
 from oncebench.delivery.decisions import pass_decision_failpoints
 from oncebench.delivery.quarantine import without_rejected
+from oncebench.delivery.stores.choose import Place
 from oncebench.sinks.delta.log import commits
 from oncebench.sinks.delta.sink import Append, DeltaSink
 from oncebench.sinks.delta.suite import SUITE_SINKS as _SOUND
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 class ReusedAppId(DeltaSink):
     """Appends with a batch number of its own under the sink_id."""
 
-    def __init__(self, table: Path, sink_id: str, partitions: int, checkpoint: Path) -> None:
+    def __init__(self, table: Path, sink_id: str, partitions: int, checkpoint: Place) -> None:
         super().__init__(table, sink_id, partitions, checkpoint)
         self._own_number = count()
 

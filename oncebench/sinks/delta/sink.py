@@ -72,6 +72,8 @@ from oncebench.delivery.failures.delta import GONE, of_text
 from oncebench.delivery.failures.first_cause import first_cause
 from oncebench.delivery.journal import checkpoint_id
 from oncebench.delivery.quarantine import without_rejected
+from oncebench.delivery.stores.choose import Place
+from oncebench.delivery.stores.entries import exists
 from oncebench.sinks.delta.log import (
     column_difference,
     columns_of,
@@ -158,7 +160,7 @@ class DeltaSink(Sink):
         checkpoint: Spark's checkpoint, with our journal in it.
     """
 
-    def __init__(self, table: Path, sink_id: str, partitions: int, checkpoint: Path) -> None:
+    def __init__(self, table: Path, sink_id: str, partitions: int, checkpoint: Place) -> None:
         self.partitions = partitions
         self._table = table
         self._sink_id = sink_id
@@ -273,7 +275,7 @@ class DeltaSink(Sink):
             )
 
     def _replayable(self, log: Path, batch: int) -> Replayable:
-        if (self._checkpoint / "commits" / str(batch)).exists():
+        if exists(self._checkpoint, f"commits/{batch}"):
             return Replayable(batch, [], 0)  # never replayed: nothing will be compared
         try:
             files = [self._table / name for name in files_of(log, self._app_id, batch)]

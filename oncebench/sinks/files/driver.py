@@ -16,7 +16,8 @@ from typing import Any
 from oncebench.delivery.contract import WHOLE_BATCH, Mark
 from oncebench.delivery.durable import fsync_folder
 from oncebench.delivery.errors import AnotherDriver, RefusedStart
-from oncebench.delivery.journal import put_in_place_of, refuse_damaged, remove_leftovers
+from oncebench.delivery.stores.entries import put_in_place_of, refuse_damaged
+from oncebench.delivery.stores.posix import remove_leftovers
 
 # Temporary files of the folder's id, of drivers and of claims, which a power cut may leave.
 _LEFTOVERS = "..oncebench-*.json.*"

@@ -57,8 +57,8 @@ from oncebench.delivery.errors import CommitRefused, CommitUncertain, RefusedSta
 from oncebench.delivery.failures.cause import dropped, failure, not_claimed
 from oncebench.delivery.failures.paths import at
 from oncebench.delivery.failures.system import of_errno
-from oncebench.delivery.journal import put_exclusively, refuse_damaged
 from oncebench.delivery.quarantine import without_rejected
+from oncebench.delivery.stores.entries import put_exclusively, refuse_damaged
 from oncebench.sinks.files.disk import error_text, refused
 from oncebench.sinks.files.driver import claim, claimed, newest_driver, read_note, settle, stop_if_older, take
 from oncebench.sinks.files.folder import PENDING, SPARK_METADATA, names_in

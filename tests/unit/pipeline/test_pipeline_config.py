@@ -266,7 +266,7 @@ def test_a_kafka_setting_for_plaintext_is_accepted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["checkpoint", "record"])
 @pytest.mark.parametrize(
-    "uri", ["file:///data/cp", "file:/data/cp", "hdfs://name:8020/cp", "s3a://bucket/cp", "file:cp", "./a:/b"]
+    "uri", ["file:///data/cp", "file:/data/cp", "hdfs://name:8020/cp", "gs://bucket/cp", "file:cp", "./a:/b"]
 )
 def test_a_folder_named_by_a_uri_is_refused(tmp_path: Path, name: str, uri: str) -> None:
     with pytest.raises(RefusedStart, match=f"{name} is '{uri}', a URI.*Give the path of a folder"):

@@ -1,0 +1,59 @@
+"""Spark's settings for a checkpoint in an object store: Hadoop's S3A, and a manager of checkpoint files that fits it.
+
+Spark's default manager writes a temporary file and renames it. An object store has no rename: S3A copies and deletes,
+so a death in between leaves a copy without an end of the rename. The manager of Spark's `hadoop-cloud` module writes an
+object that appears when it is closed, or never (`AbortableStreamBasedCheckpointFileManager`).
+
+Spark's own log then refuses an existing entry, too: S3A closes such an object with `If-None-Match: *`
+(`fs.s3a.create.conditional.enabled`, Hadoop 3.4.2). The guarantee does not rest on it, but on the journal.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame
+
+from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.stores.choose import Place
+from oncebench.delivery.stores.objects import ENDPOINT, ObjectStore
+
+MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+ABORTABLE = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
+
+
+def spark_settings(place: Place) -> Mapping[str, str]:
+    """Returns the settings of a session whose checkpoint is there; nothing for a folder.
+
+    The address is that of the journal's client, from the environment. S3A finds the login there itself.
+    """
+    if not isinstance(place, ObjectStore):
+        return {}
+    endpoint = os.environ.get(ENDPOINT, "")
+    own_server = {
+        "spark.hadoop.fs.s3a.endpoint": endpoint,
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.hadoop.fs.s3a.connection.ssl.enabled": str(not endpoint.startswith("http://")).lower(),
+    }
+    return {
+        MANAGER: ABORTABLE,
+        "spark.hadoop.fs.s3a.endpoint.region": os.environ.get("AWS_REGION", "us-east-1"),
+        **(own_server if endpoint else {}),
+    }
+
+
+def refuse_unfit_manager(rows: DataFrame, place: Place) -> None:
+    """Refuses a session that would write an object store's checkpoint by renames.
+
+    Raises:
+        RefusedStart: the session has another manager.
+    """
+    if not isinstance(place, ObjectStore):
+        return
+    found = rows.sparkSession.conf.get(MANAGER, "")
+    if found != ABORTABLE:
+        raise RefusedStart(
+            f"checkpoint is {str(place)!r}, and {MANAGER} is {found or 'not set'}: Spark would write by renames, which "
+            f"an object store lacks. Set it to {ABORTABLE}, with the jars of docs/at_work.md."
+        )
