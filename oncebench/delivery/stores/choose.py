@@ -38,9 +38,9 @@ def place_at(address: str | Path, setting: str = "checkpoint") -> Place:
         return _objects(text, scheme, setting)
     if is_uri(text) or is_uri(str(Path(text))):  # Spark gets the second form
         raise RefusedStart(
-            f"{setting} is {text!r}, a URI of an unknown kind. Give the path of a folder in a mounted file system with "
-            "hard links and fsync, for example /data/checkpoint, or s3://bucket/folder. HDFS and other object stores "
-            "are not supported."
+            f"{setting} is {text!r}, a URI that is not supported. Give the path of a folder in a mounted file system "
+            "with hard links and fsync, for example /data/checkpoint, or s3://bucket/folder. HDFS and other object "
+            "stores are not supported."
         )
     return Path(address)
 

@@ -112,10 +112,7 @@ class ObjectStore:
         )
 
     def read(self, name: str) -> bytes:
-        try:
-            return self._answered(lambda: bytes(self._client.get(self._key(name)).bytes()), f"{name} is not read")
-        except FileNotFoundError:
-            raise FileNotFoundError(errno.ENOENT, "no such object", f"{self}/{name}") from None
+        return self._of_existing(name, lambda: bytes(self._client.get(self._key(name)).bytes()))
 
     def names(self, after: str = "") -> Sequence[str]:
         """See `Store.names`; one request per 1,000 objects below the prefix, those in folders below included."""
@@ -136,8 +133,14 @@ class ObjectStore:
             return
 
     def written_at(self, name: str) -> float:
-        found = self._answered(lambda: self._client.head(self._key(name)), f"{name} is not read")
+        found = self._of_existing(name, lambda: self._client.head(self._key(name)))
         return float(found["last_modified"].timestamp())
+
+    def _of_existing(self, name: str, request: Callable[[], _Result]) -> _Result:
+        try:
+            return self._answered(request, f"{name} is not read")
+        except FileNotFoundError:
+            raise FileNotFoundError(errno.ENOENT, "no such object", f"{self}/{name}") from None
 
     def below(self, folder: str) -> ObjectStore:
         return ObjectStore(self.bucket, f"{self.prefix}/{folder}")
