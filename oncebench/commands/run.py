@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from oncebench.commands.shared.checkpoint import check_checkpoint, checkpoint_option
 from oncebench.commands.shared.options import (
     GroupedCommand,
     base_cell,
@@ -81,6 +82,7 @@ EARLIER_NAMES = {"delivery": "guarantee"}
     help="Number of SIGKILLs at random times, drawn from --seed.",
 )
 @outage_option
+@checkpoint_option
 @click.option(
     "--json",
     "json_path",
@@ -96,6 +98,7 @@ def run(
     guarantee: str,
     variant: str | None,
     faults: tuple[str, ...],
+    checkpoint: str,
     kafka: KafkaAccess | None,
     json_path: str | None,
     work_dir: Path | None,
@@ -121,10 +124,12 @@ def run(
         guarantee=guarantee,
         variant=support.variant,
         faults=tuple(map(checked_fault, faults)),
+        checkpoint=checkpoint,
     )
     refuse_idle_on_lost([cell])
     refuse_idle_brokers([cell], kafka)
     refuse_idle_outage(cell)
+    check_checkpoint(cell)
     require_possible([cell], ours(kafka))
     place = work_dir or default_work_dir("run")
     report = run_one(cell, place, kafka, keep, start_timeout_s=start_timeout_s)

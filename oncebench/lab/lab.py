@@ -90,13 +90,19 @@ class Lab:
                 found[name] = server
         return found
 
-    def spark(self, kinds: Iterable[SinkKind]) -> dict[str, Any]:
-        """Returns the fields of a pipeline's configuration for Spark's jars and these sinks' jars."""
+    def spark(self, kinds: Iterable[SinkKind], object_store: bool = False) -> dict[str, Any]:
+        """Returns the fields of a pipeline's configuration for Spark's jars and these sinks' jars.
+
+        Args:
+            kinds: the sinks.
+            object_store: whether the checkpoint is in one. Its client is a jar of 686 MB.
+        """
         bundles = sorted({bundle for kind in kinds for bundle in kind.jars})
         return {
             "jars": tuple(str(jar) for bundle in bundles for jar in jars(bundle)),
-            "driver_jars": tuple(map(str, self.class_path)),
-            "jvm_options": self.jvm_options,
+            "driver_jars": tuple(map(str, (*self.class_path, *(jars("spark-s3") if object_store else ())))),
+            # The archive of classes fits one class path only.
+            "jvm_options": () if object_store else self.jvm_options,
         }
 
     def durability(self, topic: str, services: Iterable[str]) -> dict[str, dict[str, str]]:

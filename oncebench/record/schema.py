@@ -47,6 +47,7 @@ class StoredCell(TypedDict, closed=True):
     checkpoint_writing: NotRequired[str]
     state_store: NotRequired[str]
     master: NotRequired[str]
+    checkpoint: NotRequired[str]
     spark_conf: NotRequired[list[str]]
     warmup_s: NotRequired[_Seconds]
     brokers: NotRequired[Count]

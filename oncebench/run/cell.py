@@ -180,7 +180,8 @@ class _Run:
             self.phases.begin(READING)
             self._final_reads()
             self.processes.stop(OBSERVER)
-            written = self.meters.checkpoint.total() if self.engine.keeps_checkpoint_files else None
+            counted = self.engine.keeps_checkpoint_files and not self.cell.checkpoint
+            written = self.meters.checkpoint.total() if counted else None
         uses, cut = self.meters.uses(), self.interrupted.is_set()
         return RunResult(
             self.id,

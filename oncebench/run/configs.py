@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from oncebench.delivery.failpoints import parse_fault
+from oncebench.delivery.stores.choose import place_at
 from oncebench.faults.disk import CHECKPOINT
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.lab.lab import Lab
@@ -40,7 +41,7 @@ def pipeline_config(cell: Cell, lab: Lab, kafka: KafkaAccess, topics: Topics, ru
         guarantee=cell.guarantee,
         variant=cell.variant,
         sink_id=run,
-        checkpoint=folder / CHECKPOINT,
+        checkpoint=place_at(f"{cell.checkpoint.rstrip('/')}/{run}") if cell.checkpoint else folder / CHECKPOINT,
         record=folder,
         partitions=cell.partitions,
         trigger_ms=cell.trigger_ms,
@@ -54,7 +55,11 @@ def pipeline_config(cell: Cell, lab: Lab, kafka: KafkaAccess, topics: Topics, ru
         progress_whole=True,  # verdict and report need every line
         trace=bool(cell.black_box),  # the names of the user's own failpoints come from the trace
         spark={**NO_EMPTY_BATCHES, **topics.target.get("spark", {}), **spark_settings(cell)},
-        **master_for(cell, lab.spark([SINKS[cell.sink]]), None if lab.cluster is None else lab.cluster.address),
+        **master_for(
+            cell,
+            lab.spark([SINKS[cell.sink]], object_store=bool(cell.checkpoint)),
+            None if lab.cluster is None else lab.cluster.address,
+        ),
     )
 
 

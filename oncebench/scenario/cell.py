@@ -46,6 +46,8 @@ class Cell:
         partitions: partitions of input and output topics, and Spark tasks per batch.
         max_events_per_batch: limit of one batch. None: a batch takes everything that is there.
         transaction_timeout_ms, on_lost, checkpoint_writing, state_store, master: see `pipeline.config`.
+        checkpoint: where the checkpoint is, as `s3://bucket/folder`; each run has a folder of its own there. Empty: in
+            the run's folder.
         spark_conf: Spark's settings of the user, each as NAME=VALUE; a later one overrides an earlier one.
         warmup_s: seconds that are not measured, from the load's start. Excluded are latencies of sessions that ended
             earlier, batches that began earlier, and resources that processes used until then. A load that is over
@@ -77,6 +79,7 @@ class Cell:
     checkpoint_writing: str = TUNED
     state_store: str = CHANGELOG
     master: str = "local[2]"
+    checkpoint: str = ""
     spark_conf: tuple[str, ...] = ()
     warmup_s: float = 3.0
     brokers: int = 1

@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from unittest import mock
 from oncebench.delivery import journal
 from oncebench.delivery.contract import AT_MOST_ONCE, EXACTLY_ONCE
 from oncebench.delivery.errors import PipelineError
+from oncebench.delivery.stores.objects import ObjectStore
 from proofs.crash_states.attempts import Pipeline
 from proofs.crash_states.disk import Tree
 from proofs.crash_states.folder import build, tree_of
@@ -150,7 +151,10 @@ def kills(bench: Bench) -> Iterator[Case]:
         if request.removeprefix(SPARK) == "put":
             for late in range(len(bench.requests) + 1):
                 cut = Cut(number, LATE, late)
-                yield f"killed at request {number} (put), which happens {late} requests later", partial(_killed, cut=cut)
+                yield (
+                    f"killed at request {number} (put), which happens {late} requests later",
+                    partial(_killed, cut=cut),
+                )
 
 
 def _killed(bench: Bench, cut: Cut) -> Wrong:
@@ -233,6 +237,7 @@ def _bench(pipeline: Pipeline, rules: Rules) -> Iterator[Bench]:
     with (
         tempfile.TemporaryDirectory(prefix="object-states-", dir=memory) as folder,
         mock.patch.object(journal, "KEEP_BATCHES", 1),
+        mock.patch.object(ObjectStore, "prepare", lambda _: None) if rules.ignores_condition else nullcontext(),
         modelled(),
     ):
         yield Bench(pipeline, rules, Path(folder))

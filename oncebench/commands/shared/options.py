@@ -31,7 +31,8 @@ HEADINGS: Mapping[str, Sequence[str]] = {
     "Load": ("rate", "duration", "sessions", "shape", "record_bytes", "seed"),
     "Pipeline": (
         "trigger_ms", "partitions", "open_sessions", "max_events_per_batch", "transaction_timeout_ms", "on_lost",
-        "checkpoint_writing", "state_store", "master", "workers", "spark_conf", "warmup_s", "start_timeout_s",
+        "checkpoint", "checkpoint_writing", "state_store", "master", "workers", "spark_conf", "warmup_s",
+        "start_timeout_s",
     ),
     "Servers": ("brokers", *PARAMETERS, "topic", "postgres"),
     "Files": ("json_path", "publish", "work_dir", "keep"),

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -38,7 +39,9 @@ _CLIENT_TRIES = 1
 _PAUSE_S = 0.2
 # The address of a store that is not Amazon's; other clients use the same variable.
 ENDPOINT = "AWS_ENDPOINT_URL"
+# A list reports these two as any other failure.
 _NO_BUCKET = "NoSuchBucket"
+_FORBIDDEN = re.compile(r"status code: 40[13]\b")
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,12 @@ class ObjectStore:
         del setting
         return nullcontext()  # every error names the store already
 
+    def _login(self, error: Exception) -> StoreRefuses:
+        return StoreRefuses(
+            f"{self}: the store refuses this login ({_short(error)}). Check AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY, and the right to read, write, list and delete there; then start again."
+        )
+
     def _no_bucket(self) -> StoreRefuses:
         return StoreRefuses(
             f"{self}: the store has no bucket {self.bucket!r}. Make the bucket, or name another one; and check "
@@ -177,13 +186,11 @@ class ObjectStore:
                 if _NO_BUCKET in str(missing):
                     raise self._no_bucket() from missing
                 raise
-            except (errors.PermissionDeniedError, errors.UnauthenticatedError) as error:
-                raise StoreRefuses(
-                    f"{self}: the store refuses this login ({_short(error)}). Check AWS_ACCESS_KEY_ID and "
-                    "AWS_SECRET_ACCESS_KEY, and the right to read, write, list and delete there; then start again."
-                ) from error
             except (errors.BaseError, _Again) as error:
-                if _NO_BUCKET in str(error):  # as a list reports it
+                refused = isinstance(error, errors.PermissionDeniedError | errors.UnauthenticatedError)
+                if refused or _FORBIDDEN.search(str(error)):
+                    raise self._login(error) from error
+                if _NO_BUCKET in str(error):
                     raise self._no_bucket() from error
                 if time.monotonic() > end:
                     raise NoStore(

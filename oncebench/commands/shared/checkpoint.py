@@ -1,0 +1,52 @@
+"""The option for a checkpoint in an object store."""
+
+from __future__ import annotations
+
+import click
+
+from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.failpoints import parse_fault
+from oncebench.delivery.stores.choose import place_at
+from oncebench.delivery.stores.objects import ObjectStore
+from oncebench.errors import ExitCode, UserError
+from oncebench.faults.catalogue import FAULTS
+from oncebench.faults.disk import CHECKPOINT
+from oncebench.scenario.cell import Cell
+
+checkpoint_option = click.option(
+    "--checkpoint", default="", metavar="URI",
+    help="Object store for checkpoint and journal, as s3://bucket/folder; each run makes a folder of its own there "
+    "[default: a folder in the work dir].",
+)  # fmt: skip
+
+
+def check_checkpoint(cell: Cell) -> None:
+    """Checks that a run can have its checkpoint where the cell says.
+
+    Raises:
+        UserError: the address is no object store, or a fault or a cluster needs a folder (exit code 2).
+    """
+    if not cell.checkpoint:
+        return
+    try:
+        place = place_at(cell.checkpoint, "--checkpoint")
+    except RefusedStart as refused:
+        raise UserError(str(refused).removesuffix("."), exit_code=ExitCode.USAGE) from None
+    if not isinstance(place, ObjectStore):
+        raise UserError(
+            f"--checkpoint {cell.checkpoint}: it takes an object store, as s3://bucket/folder. For a folder, leave it "
+            "out and give --work-dir",
+            exit_code=ExitCode.USAGE,
+        )
+    if not cell.on_this_machine:
+        raise UserError(
+            f"--checkpoint with --master {cell.master}: this was never run. Take a local master",
+            exit_code=ExitCode.USAGE,
+        )
+    for fault in cell.faults:
+        action = FAULTS[parse_fault(fault).action]
+        if action.replaces_checkpoint or action.fills == CHECKPOINT:
+            raise UserError(
+                f"--fault {fault} changes files of the checkpoint, which is in an object store. Leave out --checkpoint",
+                exit_code=ExitCode.USAGE,
+            )
