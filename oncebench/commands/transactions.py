@@ -13,9 +13,11 @@ from typing import Any
 
 import click
 
+from oncebench.commands.shared.checkpoint import CheckpointType
 from oncebench.commands.shared.kafka import kafka_options
 from oncebench.commands.shared.postgres import own_postgres_option
 from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.stores.choose import Place
 from oncebench.delivery.transactions.decided import ABORT, AGAIN, COMMIT, Decision, Judged
 from oncebench.delivery.transactions.left import ENDING, LOST
 from oncebench.errors import ExitCode, UserError
@@ -58,7 +60,7 @@ def transactions() -> None:
 class Request:
     """The options that name the job, and the form of the output."""
 
-    checkpoint: Path | None
+    checkpoint: Place | None
     sink: str | None
     sink_id: str | None
     output: str
@@ -68,8 +70,8 @@ class Request:
 
 def _job_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
-        click.option("--checkpoint", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-                     help="The job's checkpoint folder, with its journal."),
+        click.option("--checkpoint", type=CheckpointType(path_type=Path, file_okay=False), metavar="DIR",
+                     help="The job's checkpoint, with its journal: a folder, or s3://bucket/folder."),
         click.option("--sink", metavar="NAME", help="The job's sink, if its checkpoint is gone: kafka or postgres."),
         click.option("--sink-id", metavar="ID", help="The job's sink_id, if its checkpoint is gone."),
         click.option("--output", required=True, metavar="NAME", help="The topic or table that the job writes."),

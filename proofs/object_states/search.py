@@ -16,7 +16,7 @@ import copy
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -215,9 +215,11 @@ def _interrupted(bench: Bench, first: int, second: int) -> Wrong:
     return bench.judged()
 
 
-def search(pipeline: Pipeline, scenario: Scenario, rules: Rules | None = None, every: int = 1) -> Found:
-    """Judges every case, or one of `every`."""
-    started = time.process_time()
+def search(
+    pipeline: Pipeline, scenario: Scenario, rules: Rules | None = None, every: int = 1, until: Collection[str] = ()
+) -> Found:
+    """Judges every case, or one of `every`; stops when all anomalies of `until` have occurred."""
+    started, judged = time.process_time(), 0
     counts: Counter[str] = Counter()
     examples: dict[str, str] = {}
     with _bench(pipeline, rules or Rules()) as bench:
@@ -227,8 +229,11 @@ def search(pipeline: Pipeline, scenario: Scenario, rules: Rules | None = None, e
             for code, what in run(bench).items():
                 counts[code] += 1
                 examples.setdefault(code, f"{name}: {what}")
+            judged += 1
+            if until and set(until) <= set(counts):
+                break
         requests = len(bench.requests)
-    return Found(len(cases), requests, dict(sorted(counts.items())), examples, time.process_time() - started)
+    return Found(judged, requests, dict(sorted(counts.items())), examples, time.process_time() - started)
 
 
 @contextmanager

@@ -52,7 +52,7 @@ class Objects:
         content: by name.
         pending: (requests that come first, name, content, whether the put is conditional).
         ignores_condition: a conditional put replaces what is there.
-        list_lags: a list lacks the newest put.
+        list_lags: a list of the journal lacks the newest put.
         newest: the name of the newest put.
     """
 
@@ -143,7 +143,7 @@ class Client:
 
     def list(self, prefix: str, offset: str | None = None) -> Iterator[Sequence[dict[str, str]]]:
         self._end(self._request("list"))
-        hidden = self.objects.newest if self.objects.list_lags else ""
+        hidden = self.objects.newest if self.objects.list_lags and prefix.endswith("/journal") else ""
         names = (name for name in self.objects.content if name.startswith(f"{prefix}/") and name != hidden)
         yield [{"path": name} for name in sorted(names) if name > (offset or "")]
 

@@ -1,12 +1,14 @@
-"""The option for a checkpoint in an object store."""
+"""Options for a checkpoint in an object store."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import click
 
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.failpoints import parse_fault
-from oncebench.delivery.stores.choose import place_at
+from oncebench.delivery.stores.choose import OBJECTS, place_at
 from oncebench.delivery.stores.objects import ObjectStore
 from oncebench.errors import ExitCode, UserError
 from oncebench.faults.catalogue import FAULTS
@@ -18,6 +20,19 @@ checkpoint_option = click.option(
     help="Object store for checkpoint and journal, as s3://bucket/folder; each run makes a folder of its own there "
     "[default: a folder in the work dir].",
 )  # fmt: skip
+
+
+class CheckpointType(click.Path):
+    """A folder, or an address in an object store."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Returns the place of a checkpoint."""
+        if not str(value).startswith(OBJECTS):
+            return super().convert(value, param, ctx)
+        try:
+            return place_at(str(value), "--checkpoint")
+        except RefusedStart as refused:
+            raise UserError(str(refused).removesuffix("."), exit_code=ExitCode.USAGE) from None
 
 
 def check_checkpoint(cell: Cell) -> None:

@@ -14,7 +14,7 @@ from oncebench.delivery.stores.posix import PosixStore
 # The place of a checkpoint or a journal: a folder, or a prefix in an object store.
 Place = Path | ObjectStore
 # Both are Hadoop's and users' names for one address.
-_OBJECTS = ("s3://", "s3a://")
+OBJECTS = ("s3://", "s3a://")
 
 
 def store_of(place: Place) -> Store:
@@ -33,7 +33,7 @@ def place_at(address: str | Path, setting: str = "checkpoint") -> Place:
         RefusedStart: an address of another kind, or the client of the object store is not installed.
     """
     text = str(address)
-    scheme = next((each for each in _OBJECTS if text.startswith(each)), None)
+    scheme = next((each for each in OBJECTS if text.startswith(each)), None)
     if scheme is not None:
         return _objects(text, scheme, setting)
     if is_uri(text) or is_uri(str(Path(text))):  # Spark gets the second form
