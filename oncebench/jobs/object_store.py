@@ -4,16 +4,15 @@ Spark's default manager writes a temporary file and renames it. An object store 
 so a death in between leaves a copy without an end of the rename. The manager of Spark's `hadoop-cloud` module writes an
 object that appears when it is closed, or never (`AbortableStreamBasedCheckpointFileManager`).
 
-Spark's own log then refuses an existing entry, too: S3A closes such an object with `If-None-Match: *`
-(`fs.s3a.create.conditional.enabled`, Hadoop 3.4.2). The guarantee does not rest on it, but on the journal.
+What can go wrong: this manager looks whether an entry of Spark's logs exists, and then writes it. A driver that sleeps
+between the two may replace the entry of its successor. The journal stops that driver before it writes rows, but the
+replaced entry stays. The next start then reads from a wrong position.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-
-from pyspark.sql import DataFrame
 
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.stores.choose import Place
@@ -43,16 +42,17 @@ def spark_settings(place: Place) -> Mapping[str, str]:
     }
 
 
-def refuse_unfit_manager(rows: DataFrame, place: Place) -> None:
+def refuse_unfit_manager(found: str, place: Place) -> None:
     """Refuses a session that would write an object store's checkpoint by renames.
+
+    Args:
+        found: the session's setting MANAGER; empty: not set.
+        place: of the checkpoint.
 
     Raises:
         RefusedStart: the session has another manager.
     """
-    if not isinstance(place, ObjectStore):
-        return
-    found = rows.sparkSession.conf.get(MANAGER, "")
-    if found != ABORTABLE:
+    if isinstance(place, ObjectStore) and found != ABORTABLE:
         raise RefusedStart(
             f"checkpoint is {str(place)!r}, and {MANAGER} is {found or 'not set'}: Spark would write by renames, which "
             f"an object store lacks. Set it to {ABORTABLE}, with the jars of docs/at_work.md."

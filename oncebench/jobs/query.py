@@ -44,7 +44,7 @@ from oncebench.delivery.topics.check import refuse_compacted, refuse_unfit
 from oncebench.delivery.topics.settings import LIMIT_S
 from oncebench.jobs.batches import Batches
 from oncebench.jobs.checkpoint import has_planned
-from oncebench.jobs.object_store import refuse_unfit_manager
+from oncebench.jobs.object_store import MANAGER, refuse_unfit_manager
 from oncebench.jobs.output import OutputChecks, Target
 from oncebench.jobs.session import SHUFFLES, refuse_unfit_rows, refuse_unfit_settings, tasks_per_batch
 from oncebench.jobs.sinks import JobSink
@@ -109,7 +109,7 @@ def _writer(
     watch: Watch,
 ) -> DataStreamWriter:
     refuse_unfit_rows(rows)
-    refuse_unfit_manager(rows, checkpoint)
+    refuse_unfit_manager(rows.sparkSession.conf.get(MANAGER, "") or "", checkpoint)
     target = _target(sink, guarantee, variant, checkpoint)
     kind, per_task = target.kind, target.kind.commits_per_task(target.support)
     refuse_unfit_settings(rows, per_task, kind.spark)

@@ -179,9 +179,10 @@ def test_old_entries_are_pruned(place: Place) -> None:
     for batch in (0, 1):
         journal.decide(batch, 0, {})
     journal.prune(1)
-    journal.decide(2, 0, {})
-    journal.prune(KEEP_BATCHES + 2)
-    assert [len(journal.decisions(batch)) for batch in (0, 1, 2)] == [0, 0, 1]
+    for batch in (2, 3):
+        journal.decide(batch, 0, {})
+    journal.prune(KEEP_BATCHES + 3)
+    assert [len(journal.decisions(batch)) for batch in (0, 1, 2, 3)] == [0, 0, 0, 1]
 
 
 def test_a_start_remembers_what_the_last_one_noted(place: Place) -> None:

@@ -1,0 +1,62 @@
+"""`--checkpoint`: an object store for a run's checkpoint, and what cannot go with it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("obstore", reason="needs the extra s3")
+
+from oncebench.commands.shared.checkpoint import check_checkpoint
+from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.stores.choose import place_at
+from oncebench.delivery.stores.objects import ENDPOINT
+from oncebench.errors import UserError
+from oncebench.jobs.object_store import ABORTABLE, MANAGER, refuse_unfit_manager, spark_settings
+from oncebench.scenario.cell import Cell
+
+CELL = Cell("kafka", "exactly-once", "two-phase", checkpoint="s3://bucket/runs")
+
+
+def test_a_cell_may_have_its_checkpoint_in_an_object_store() -> None:
+    check_checkpoint(CELL)
+    check_checkpoint(replace(CELL, faults=("after-decision:kill", "before-decision:zombie")))
+    check_checkpoint(replace(CELL, checkpoint="", master="spark://host:7077", faults=("after-commit:roll-back",)))
+    assert "--checkpoint s3://bucket/runs" in CELL.reproduce()
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"checkpoint": "/data/checkpoint"}, "takes an object store"),
+        ({"checkpoint": "hdfs://name/cp"}, "a URI that is not supported"),
+        ({"checkpoint": "s3://bucket"}, "must name a bucket and a folder"),
+        ({"master": "spark://host:7077"}, "Take a local master"),
+        ({"faults": ("after-commit:roll-back",)}, "changes files of the checkpoint"),
+        ({"faults": ("after-prepare:fill-checkpoint:20",)}, "changes files of the checkpoint"),
+    ],
+)
+def test_a_cell_that_needs_a_folder_is_refused(change: dict[str, object], why: str) -> None:
+    with pytest.raises(UserError, match=why):
+        check_checkpoint(replace(CELL, **change))
+
+
+def test_sparks_settings_name_the_store_of_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = place_at("s3://bucket/orders")
+    monkeypatch.setenv(ENDPOINT, "http://127.0.0.1:9000")
+    own = spark_settings(place)
+    assert (own["spark.hadoop.fs.s3a.endpoint"], own[MANAGER]) == ("http://127.0.0.1:9000", ABORTABLE)
+    assert own["spark.hadoop.fs.s3a.connection.ssl.enabled"] == "false"
+    monkeypatch.delenv(ENDPOINT)
+    assert "spark.hadoop.fs.s3a.endpoint" not in spark_settings(place)
+    assert spark_settings(place_at("/data/checkpoint")) == {}
+
+
+def test_a_session_that_renames_is_refused() -> None:
+    place = place_at("s3://bucket/orders")
+    for manager in ("", "org.apache.spark.sql.FileSystemBased"):
+        with pytest.raises(RefusedStart, match="which an object store lacks"):
+            refuse_unfit_manager(manager, place)
+    refuse_unfit_manager(ABORTABLE, place)
+    refuse_unfit_manager("", place_at("/data/checkpoint"))
