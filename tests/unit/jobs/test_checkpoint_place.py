@@ -12,7 +12,7 @@ from oncebench.jobs.query import deliver
 from oncebench.jobs.sinks import FilesSink
 
 
-@pytest.mark.parametrize("given", ["hdfs://nn:8020/cp", "s3a://bucket/cp"])
+@pytest.mark.parametrize("given", ["hdfs://nn:8020/cp", "gs://bucket/cp"])
 def test_a_uri_is_refused_and_quoted_as_it_was_given(tmp_path: Path, given: str) -> None:
     no_rows: Any = None
     with pytest.raises(RefusedStart, match=f"checkpoint is '{given}', a URI"):
