@@ -65,7 +65,7 @@ class Objects:
     def arrive(self) -> None:
         """One request passes; late puts whose time has come happen before it."""
         due = [put for put in self.pending if put[0] == 0]
-        self.pending = [(left - 1, *put) for left, *put in self.pending if left > 0]
+        self.pending = [(put[0] - 1, put[1], put[2], put[3]) for put in self.pending if put[0] > 0]
         for _, name, content, conditional in due:
             self.put(name, content, conditional)
 

@@ -71,4 +71,18 @@ BROKEN = (
         Rules(ignores_condition=True), expected=frozenset({LOSS}),
     ),
 )  # fmt: skip
-GROUPS = {"ours": SOUND, "one promise left out": BROKEN}
+DECLARED = (
+    Variant(
+        "exactly-once, Spark's logs replace entries", EXACTLY_ONCE, second_drivers,
+        Rules(logs_replace=True), expected=frozenset({LOSS}),
+    ),
+)  # fmt: skip
+REDUNDANT = (
+    Variant("exactly-once, a list of the journal lags by one put", EXACTLY_ONCE, second_drivers, Rules(list_lags=True)),
+)
+GROUPS = {
+    "ours": SOUND,
+    "declared limit": DECLARED,
+    "one promise left out": BROKEN,
+    "redundant promise left out": REDUNDANT,
+}
