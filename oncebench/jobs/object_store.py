@@ -55,5 +55,5 @@ def refuse_unfit_manager(found: str, place: Place) -> None:
     if isinstance(place, ObjectStore) and found != ABORTABLE:
         raise RefusedStart(
             f"checkpoint is {str(place)!r}, and {MANAGER} is {found or 'not set'}: Spark would write by renames, which "
-            f"an object store lacks. Set it to {ABORTABLE}, with the jars of docs/at_work.md."
+            f"an object store lacks. Set it to {ABORTABLE}, and put the jars for S3A on the class path."
         )
