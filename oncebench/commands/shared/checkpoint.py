@@ -55,7 +55,7 @@ def check_checkpoint(cell: Cell) -> None:
         )
     if not cell.on_this_machine:
         raise UserError(
-            f"--checkpoint with --master {cell.master}: this was never run. Take a local master",
+            f"--checkpoint with {cell.spark_text}: this was never run. Take a local master",
             exit_code=ExitCode.USAGE,
         )
     for fault in cell.faults:
