@@ -109,7 +109,8 @@ def _writer(
     watch: Watch,
 ) -> DataStreamWriter:
     refuse_unfit_rows(rows)
-    refuse_unfit_manager(rows.sparkSession.conf.get(MANAGER, "") or "", checkpoint)
+    if not isinstance(checkpoint, Path):
+        refuse_unfit_manager(rows.sparkSession.conf.get(MANAGER, "") or "", checkpoint)
     target = _target(sink, guarantee, variant, checkpoint)
     kind, per_task = target.kind, target.kind.commits_per_task(target.support)
     refuse_unfit_settings(rows, per_task, kind.spark)

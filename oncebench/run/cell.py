@@ -157,8 +157,7 @@ class _Run:
         self.load_s = cell.sessions * EVENTS_PER_SESSION / FLAT_OUT_EVENTS_PER_S if at_once else cell.load_s
         self.progress = RunProgress(folder, None if at_once else self.load_s, cell.trigger_ms / 1000)
         self.phases = Phases(self.supervisor, lab.own_kafka, self._look, interrupted, cell.faulted)
-        self.measured_from_us = 0
-        self.warm = False
+        self.measured_from_us, self.warm = 0, False
 
     def run(self) -> RunResult:
         """Runs every phase."""

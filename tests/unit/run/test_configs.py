@@ -14,7 +14,7 @@ from oncebench.scenario.cell import Cell
 from pipeline.config import PipelineConfig
 from pipeline.spark.session import settings
 
-LAB: Any = SimpleNamespace(cluster=None, spark=lambda _kinds: {"jars": (), "driver_jars": (), "jvm_options": ()})
+LAB: Any = SimpleNamespace(cluster=None, spark=lambda _kinds, **_: {"jars": (), "driver_jars": (), "jvm_options": ()})
 TOPICS = Topics("in", "bad", {"output": "out"})
 CELL = Cell("kafka", "exactly-once", "two-phase", faults=("after-prepare:kill",))
 
