@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from oncebench_iceberg.catalog import Catalog, Place
+from oncebench_iceberg.catalogs.catalog import Catalog
+from oncebench_iceberg.catalogs.place import Place
 from oncebench_iceberg.columns import arrow_schema, iceberg_schema
 from oncebench_iceberg.commit import Commits
 from oncebench_iceberg.driver import IcebergSink

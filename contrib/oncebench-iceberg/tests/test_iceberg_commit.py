@@ -51,11 +51,11 @@ class StopsBeforeCommit(Commits):
 
     meanwhile: Any = None
 
-    def _try_once(self, step: Any, table: Table, tried: set[int]) -> TableMetadata:
+    def _try_once(self, step: Any, table: Table) -> TableMetadata:
         meanwhile, self.meanwhile = self.meanwhile, None
         if meanwhile is not None:
             meanwhile()
-        return super()._try_once(step, table, tried)
+        return super()._try_once(step, table)
 
 
 @pytest.mark.parametrize("appends", [True, False])
@@ -178,7 +178,7 @@ def test_a_start_with_a_lost_answer_does_not_stop_its_successor(tables: Tables) 
 
 
 def test_a_catalog_that_stays_locked_ends_the_commit(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oncebench_iceberg.catalog.BUSY_S", 0.05)
+    monkeypatch.setattr("oncebench_iceberg.catalogs.local.BUSY_S", 0.05)
     monkeypatch.setattr(commit, "LIMIT_S", 0.2)
     driver, files = tables.started("one", 1), tables.files("a")
     lock = sqlite3.connect(tables.place.file, isolation_level=None)

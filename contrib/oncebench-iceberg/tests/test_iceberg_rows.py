@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from iceberg_tables import Tables, marker
-from oncebench_iceberg.catalog import Place
+from oncebench_iceberg.catalogs.local import LocalPlace
 from oncebench_iceberg.columns import iceberg_schema
 from oncebench_iceberg.files import _for_tasks, _unpacked, _WriteFiles
 from oncebench_iceberg.reader import SnapshotFollower
@@ -67,7 +67,7 @@ def written(tables: Tables, rows: list[dict[str, Any]]) -> list[DataFile]:
 
 
 def made(folder: Path, **partitions: Any) -> Tables:
-    tables = Tables(Place(folder, "shop.orders"))
+    tables = Tables(LocalPlace(folder, "shop.orders"))
     table = tables.catalog().make(iceberg_schema(KINDS))
     if partitions:
         with table.update_spec() as update:
