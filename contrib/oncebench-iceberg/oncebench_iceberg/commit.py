@@ -30,7 +30,6 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.update.snapshot import _FastAppendFiles
 from pyiceberg.table.update import (
     AssertCurrentSchemaId,
     AssertDefaultSpecId,
@@ -38,6 +37,7 @@ from pyiceberg.table.update import (
     AssertTableUUID,
     TableRequirement,
 )
+from pyiceberg.table.update.snapshot import _FastAppendFiles
 
 from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, RefusedStart
 from oncebench.delivery.failures.cause import RESTART

@@ -44,7 +44,7 @@ _LOGIN = permanent(
     "Set PYICEBERG_CATALOG__DEFAULT__TOKEN or PYICEBERG_CATALOG__DEFAULT__CREDENTIAL in the job's environment",
 )
 # Answers of a REST catalog.
-ANSWERS: Mapping[type[Exception], Cause] = {
+ANSWERS: Mapping[type[BaseException], Cause] = {
     CommitStateUnknownException: transient("the REST catalog failed, and may have taken the commit"),
     ServiceUnavailableError: transient("the REST catalog is not ready"),
     TooManyRequestsError: transient("the REST catalog is overloaded"),

@@ -107,7 +107,7 @@ class RestPlace:
         return f"{self.table} in {self.uri}" + (f" (warehouse {self.warehouse})" if self.warehouse else "")
 
 
-class _TimedCatalog(RestCatalog):
+class _TimedCatalog(RestCatalog):  # type: ignore[misc]  # mypy sees no types of pyiceberg
     """A REST catalog whose requests end."""
 
     def _config_headers(self, session: Session) -> None:
