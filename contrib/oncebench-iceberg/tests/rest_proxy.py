@@ -90,7 +90,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    do_GET = do_POST = do_HEAD = do_DELETE = _handle
+    do_GET = do_POST = do_HEAD = do_DELETE = _handle  # noqa: N815  names of the base class
 
     def _forward(self, body: bytes) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.server.target, timeout=_LIMIT_S)
