@@ -3,7 +3,7 @@
 pyiceberg retries a failed append by itself, on the newest snapshot, and does not read the marker. A stopped driver that
 continues would so append behind its successor. Therefore this module stages each commit anew for each try:
 
-1. It loads the table's newest state, and looks for the snapshot of an earlier try.
+1. It takes the table's newest state, and looks for the snapshot of an earlier try.
 2. It compares the properties of the sink_id (driver, marker, claim) with what this driver has last seen or written.
 3. It commits once, and requires the table and the newest snapshot that step 1 has found.
 
@@ -27,7 +27,7 @@ from typing import cast
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table, Transaction
+from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import (
@@ -38,6 +38,7 @@ from pyiceberg.table.update import (
     TableRequirement,
 )
 from pyiceberg.table.update.snapshot import _FastAppendFiles
+from pyiceberg.utils.properties import property_as_bool
 
 from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, RefusedStart
 from oncebench.delivery.failures.cause import RESTART
@@ -51,6 +52,7 @@ from oncebench_iceberg.marker import Keys, Marker, claim_note, driver_note, gene
 LIMIT_S = 60.0
 # Other writers finish a commit in this time. A random part keeps two writers from meeting again.
 PAUSE_S = 0.02
+MERGE = TableProperties.MANIFEST_MERGE_ENABLED
 
 
 class Unanswered(Exception):
@@ -75,6 +77,7 @@ class Commits:
     _table: TableMetadata | None = None  # after this driver's start
     _seen: dict[str, str | None] = field(default_factory=dict)
     _access: dict[str, str] = field(default_factory=dict, repr=False)
+    _newest: Table | None = field(default=None, repr=False)  # the table after this driver's last commit
 
     def take(self) -> TableMetadata:
         """Notes this driver as the newest one; returns the table's state.
@@ -126,8 +129,7 @@ class Commits:
         deadline, last = time.monotonic() + LIMIT_S, "other writers always committed first"
         while True:
             try:
-                table = self.catalog.load()
-                self._access = access_of(table.io)
+                table = self._load()
                 if step.is_in(table.metadata):
                     return self._note(step, table.metadata)
                 step.clean_up()
@@ -145,6 +147,15 @@ class Commits:
                 raise Unanswered(last)
             time.sleep(PAUSE_S * (1 + random.random()))
 
+    def _load(self) -> Table:
+        """Returns the newest state. The metadata grows with the table, so it is not read again if it is the same."""
+        known, self._newest = self._newest, None  # an error below or in the commit must not leave an old state
+        if known is not None and self.catalog.place.unchanged(known.metadata_location):
+            return known
+        table = self.catalog.load()
+        self._access = access_of(table.io)
+        return table
+
     def _try_once(self, step: _Step, table: Table) -> TableMetadata:
         """Commits once on this state of the table; returns the new state."""
         staging = _small(table)
@@ -152,7 +163,7 @@ class Commits:
         producer = None
         properties = dict(step.properties)
         if step.files is not None:
-            producer = transaction._append_snapshot_producer({})
+            producer = _append(transaction)
             if step.marker is not None:
                 sequence = table.metadata.next_sequence_number()
                 marker = replace(step.marker, snapshot=producer.snapshot_id, sequence=sequence)
@@ -166,6 +177,7 @@ class Commits:
             transaction.set_properties(properties)
         step.tried(producer, properties)
         staging._do_commit(transaction._updates, (*transaction._requirements, *_requirements(table.metadata)))
+        self._newest = staging
         return cast("TableMetadata", staging.metadata)
 
     def _note(self, step: _Step, table: TableMetadata) -> TableMetadata:
@@ -248,6 +260,17 @@ class _Step:
         """Removes the manifests of refused tries. They are not in the table, see `is_in`, and cannot get there."""
         while self._refused:
             self._refused.pop()._clean_all_uncommitted()
+
+
+def _append(transaction: Transaction) -> _FastAppendFiles:
+    """Returns a new snapshot, which merges small manifests unless the table's property forbids it.
+
+    Every commit writes the list of all manifests, and adds one. By Iceberg's specification a table merges them;
+    pyiceberg does so only if the property says so.
+    """
+    append = transaction.update_snapshot().merge_append()
+    append._merge_enabled = property_as_bool(append._transaction.table_metadata.properties, MERGE, True)
+    return cast("_FastAppendFiles", append)
 
 
 def _small(table: Table) -> Table:

@@ -53,7 +53,9 @@ class SnapshotFollower:
     def fresh(self) -> Rows:
         """Returns the rows of snapshots that were not returned before."""
         with self._readable():
-            if self._place.may_have_changed(self._location):
+            if self._location and self._place.poll_s:
+                time.sleep(self._place.poll_s)
+            if not self._place.unchanged(self._location):
                 table = self._catalog.find()
                 if table is not None and table.metadata_location != self._location:
                     self._follow(table)

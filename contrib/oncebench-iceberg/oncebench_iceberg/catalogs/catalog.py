@@ -48,7 +48,7 @@ class Catalog:
         self.place.prepare()
         catalog = self._catalog()
         catalog.create_namespace_if_not_exists(self.place.table.rpartition(".")[0])
-        return catalog.create_table_if_not_exists(self.place.table, schema)
+        return catalog.create_table_if_not_exists(self.place.table, schema, properties=dict(self.place.made_with))
 
     def close(self) -> None:
         """Closes the connections to the catalog."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import TableProperties
 
 from oncebench.delivery.durable import is_uri, make_folder
 from oncebench.delivery.errors import RefusedStart
@@ -74,17 +76,26 @@ class LocalPlace:
     def open(self) -> SqlCatalog:
         return SqlCatalog(CATALOG_NAME, uri=f"sqlite:///{self.file}?timeout={BUSY_S}", warehouse=str(self.warehouse))
 
-    def may_have_changed(self, seen: str) -> bool:
+    @property
+    def made_with(self) -> Mapping[str, str]:
+        """See `Place`. Each commit writes a file with all snapshots; without this property all these files stay."""
+        return {TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true"}
+
+    @property
+    def poll_s(self) -> float:
+        return 0.0
+
+    def unchanged(self, seen: str) -> bool:
         """See `Place`: reads one row of the file."""
         if not self.there():
-            return False
+            return not seen
         namespace, _, name = self.table.rpartition(".")
         with closing(sqlite3.connect(f"file:{self.file}?mode=ro", uri=True)) as connection:
             try:
                 found = connection.execute(_NEWEST, (CATALOG_NAME, namespace, name)).fetchone()
             except sqlite3.OperationalError:  # locked, or another program is making the catalog
                 return False
-        return found is not None and str(found[0]) not in ("", seen)
+        return str(found[0] if found else "") == seen
 
     def __str__(self) -> str:
         return f"{self.table} in {self.warehouse}"

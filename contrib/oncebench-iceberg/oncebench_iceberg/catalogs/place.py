@@ -32,8 +32,16 @@ class Place(Protocol):
     def open(self) -> pyiceberg.catalog.Catalog:
         """Opens the catalog."""
 
-    def may_have_changed(self, seen: str) -> bool:
-        """Whether the table may have another metadata file than `seen`. A reader calls it every few ms."""
+    @property
+    def made_with(self) -> Mapping[str, str]:
+        """Properties of a table that the sink makes."""
+
+    @property
+    def poll_s(self) -> float:
+        """How long a reader waits before it looks again."""
+
+    def unchanged(self, seen: str) -> bool:
+        """Whether the table surely has the metadata file `seen`, or surely none if that is empty. Cheap."""
 
 
 def place_of(output: Mapping[str, Any]) -> Place:

@@ -13,7 +13,6 @@ What can go wrong: the catalog does not answer (`requests.RequestException`), or
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -97,11 +96,19 @@ class RestPlace:
         settings: Mapping[str, Any] = merge_config(Config().get_catalog_config(CATALOG_NAME) or {}, {**ours})
         return _TimedCatalog(CATALOG_NAME, **settings)
 
-    def may_have_changed(self, seen: str) -> bool:
-        """See `Place`: pyiceberg has no request that is cheaper than a load, so this waits before each."""
-        if seen:
-            time.sleep(POLL_S)
-        return True
+    @property
+    def made_with(self) -> Mapping[str, str]:
+        """See `Place`: the catalog has its own defaults."""
+        return {}
+
+    @property
+    def poll_s(self) -> float:
+        return POLL_S
+
+    def unchanged(self, seen: str) -> bool:
+        """See `Place`: pyiceberg has no request that is cheaper than a load."""
+        del seen
+        return False
 
     def __str__(self) -> str:
         return f"{self.table} in {self.uri}" + (f" (warehouse {self.warehouse})" if self.warehouse else "")
