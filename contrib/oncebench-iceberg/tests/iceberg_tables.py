@@ -62,6 +62,19 @@ class Tables:
     def keys(self) -> list[str]:
         return sorted(self.load().scan().to_arrow()["key"].to_pylist())
 
+    def append_by_other(self, *keys: str) -> None:
+        """Another writer adds rows."""
+        table = self.load()
+        with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+            append.append_data_file(self.files(*keys)[0])
+
+    def expire_all_but_newest(self) -> None:
+        """Maintenance removes every other snapshot, with its summary."""
+        table = self.load()
+        newest = table.metadata.current_snapshot_id
+        older = [each.snapshot_id for each in table.metadata.snapshots if each.snapshot_id != newest]
+        table.maintenance.expire_snapshots().by_ids(older).commit()
+
     def properties(self, **changed: str) -> Mapping[str, str]:
         table = self.load()
         if changed:

@@ -90,6 +90,15 @@ def test_every_value_is_read_back_by_others(tmp_path: Path, partitions: Any) -> 
     assert duck == [(3, Decimal("-0.02"))]
 
 
+def test_duckdb_reads_the_files_of_the_newest_snapshot(tables: Tables) -> None:
+    driver = tables.started("one", 1)
+    for batch in range(3):
+        driver.append(tables.files(f"b{batch}", "x"), marker(batch))
+    tables.files("orphan")
+    files = [task.file.file_path for task in tables.load().scan().plan_files()]
+    assert sorted(duckdb.sql(f"SELECT key FROM read_parquet({files})").fetchall()) == [(key,) for key in tables.keys()]
+
+
 def test_a_data_file_has_statistics(tmp_path: Path) -> None:
     (file,) = written(made(tmp_path), ROWS)
     assert file.record_count == 3

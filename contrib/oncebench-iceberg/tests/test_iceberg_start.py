@@ -98,6 +98,22 @@ def test_a_marker_outlives_all_snapshots_before_the_newest(tables: Tables) -> No
     assert newest(tables) == 1
 
 
+def test_a_marker_outlives_compaction_other_writers_and_expiry(tables: Tables) -> None:
+    driver = tables.started("one", 1)
+    driver.append(tables.files("b0"), marker(0))
+    tables.append_by_other("other")
+    driver.append(tables.files("b1"), marker(1))
+    tables.load().overwrite(tables.load().scan().to_arrow())  # the same rows in another file, by pyiceberg
+    assert newest(tables) == 1
+    tables.append_by_other("other")
+    tables.expire_all_but_newest()
+    assert "oncebench" not in str(tables.load().metadata.snapshots)
+    sink = tables.sink("two")
+    sink.start(EXACTLY_ONCE, 2, [])
+    assert sink.marks() == {WHOLE_BATCH: marker(1).mark()}, "one row, though others added two"
+    assert tables.keys() == ["b0", "b1", "other", "other"]
+
+
 def test_a_rolled_back_table_lacks_its_newest_batch(tables: Tables) -> None:
     start, first, _ = two_batches(tables)
     roll_back(tables, first)
