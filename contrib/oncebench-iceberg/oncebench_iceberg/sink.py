@@ -37,7 +37,9 @@ def rest_address() -> str:
     """Returns the REST catalog of the suite. Raises `RefusedStart` if the variable is not set."""
     found = os.environ.get(VARIABLE, "")
     if not found:
-        raise RefusedStart(f"{VARIABLE} is not set. It names a REST catalog: https://HOST:PORT/PATH/NAMESPACE.TABLE")
+        raise RefusedStart(
+            f"{VARIABLE} names no REST catalog. Set it to https://HOST:PORT/PATH/NAMESPACE.TABLE in the environment."
+        )
     return found
 
 

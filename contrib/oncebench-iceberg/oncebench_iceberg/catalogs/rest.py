@@ -69,7 +69,7 @@ class RestPlace:
         warehouse = options.pop("warehouse", [""])
         if not parts.netloc or not is_table(table) or options or len(warehouse) != 1 or parts.fragment:
             where = f"{parts.scheme}://{parts.netloc}{parts.path}"  # other options may be secrets
-            raise RefusedStart(f"{where} names no table of a REST catalog. Its form is {_FORM}.")
+            raise RefusedStart(f"{where} names no table of a REST catalog. Name the table as {_FORM}.")
         return RestPlace(f"{parts.scheme}://{parts.netloc}{path}", table, warehouse[0])
 
     @property
