@@ -15,8 +15,9 @@ import pytest
 from iceberg_tables import Tables, marker
 from oncebench_iceberg.catalogs.local import LocalPlace
 from oncebench_iceberg.columns import iceberg_schema
-from oncebench_iceberg.files import _for_tasks, _unpacked, _WriteFiles
+from oncebench_iceberg.files import _for_tasks, _unpacked, _WriteFiles, access_of
 from oncebench_iceberg.reader import SnapshotFollower
+from pyiceberg.io import load_file_io
 from pyiceberg.manifest import DataFile
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import _OverwriteFiles
@@ -106,6 +107,13 @@ def test_a_data_file_has_statistics(tmp_path: Path) -> None:
     assert file.null_value_counts[1] == 1
     assert (file.lower_bounds[1], file.upper_bounds[1]) == (b"k0", b"k1")
     assert pq.read_metadata(file.file_path).num_rows == 3
+
+
+def test_tasks_get_keys_of_files_and_no_token() -> None:
+    io = load_file_io({"token": "T1", "uri": "http://catalog", "s3.secret-access-key": "K1", "s3.region": "x"}, "/data")
+    access = access_of(io)
+    assert access == {"s3.secret-access-key": "K1", "s3.region": "x"}
+    assert "K1" not in repr(_WriteFiles(0, "", access))
 
 
 def test_a_task_without_rows_writes_no_file(tmp_path: Path) -> None:
