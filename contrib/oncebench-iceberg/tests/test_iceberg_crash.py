@@ -14,7 +14,7 @@ from oncebench_iceberg.catalogs.local import LocalPlace
 
 from oncebench.downloads.java import find_java
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(2 * 900)]
 
 LIMIT_S = 900.0  # a start of Spark takes 10 s, on a busy machine minutes
 # One batch per file of lines. Kills itself when the table has the batch, before Spark notes it.
@@ -55,6 +55,7 @@ def run_job(folder: Path, killed_at: int = -1) -> tuple[int, str]:
         "PYTHONPATH": os.pathsep.join(sys.path),
         "JAVA_HOME": str(find_java().home),
         "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
     }
     command = [sys.executable, "-c", JOB, str(folder), str(killed_at)]
     with (folder / "job.log").open("w+") as log:
