@@ -39,10 +39,11 @@ class Artifact:
     name: str
     version: str
     sha256: str
+    classifier: str = ""
 
     @property
     def filename(self) -> str:
-        return f"{self.name}-{self.version}.jar"
+        return f"{self.name}-{self.version}{self.classifier and '-'}{self.classifier}.jar"
 
     @property
     def path(self) -> str:
@@ -68,7 +69,9 @@ def artifacts(bundle: str) -> tuple[Artifact, ...]:
     if bundle not in locks:
         raise KeyError(f"no lock file {bundle}{_SUFFIX}; available bundles: {', '.join(bundles())}")
     entries = tomllib.loads(locks[bundle].read_text("utf-8"))["dependencies"]
-    return tuple(Artifact(e["groupId"], e["artifactId"], e["version"], e["sha256"]) for e in entries)
+    return tuple(
+        Artifact(e["groupId"], e["artifactId"], e["version"], e["sha256"], e.get("classifier", "")) for e in entries
+    )
 
 
 def jars(bundle: str) -> tuple[Path, ...]:

@@ -3,7 +3,7 @@
 pyiceberg retries a failed append by itself, on the newest snapshot, and does not read the marker. A stopped driver that
 continues would so append behind its successor. Therefore this module stages each commit anew for each try:
 
-1. It loads the table's newest state, and looks for the snapshot of an earlier try.
+1. It takes the table's newest state, and looks for the snapshot of an earlier try.
 2. It compares the properties of the sink_id (driver, marker, claim) with what this driver has last seen or written.
 3. It commits once, and requires the table and the newest snapshot that step 1 has found.
 
@@ -21,13 +21,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table, Transaction
+from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import (
@@ -37,10 +37,14 @@ from pyiceberg.table.update import (
     AssertTableUUID,
     TableRequirement,
 )
+from pyiceberg.table.update.snapshot import _FastAppendFiles
+from pyiceberg.utils.properties import property_as_bool
 
 from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, RefusedStart
 from oncebench.delivery.failures.cause import RESTART
-from oncebench_iceberg.catalog import CATALOG_ERRORS, NO_TABLE, Catalog, cause_of, first_line
+from oncebench_iceberg.catalogs.catalog import Catalog
+from oncebench_iceberg.catalogs.errors import CATALOG_ERRORS, NO_TABLE, cause_of, first_line
+from oncebench_iceberg.files import access_of
 from oncebench_iceberg.marker import Keys, Marker, claim_note, driver_note, generation_in
 
 # A commit takes tens of ms, with hundreds of snapshots on a busy machine 300 ms. A compaction may come in between a few
@@ -48,6 +52,7 @@ from oncebench_iceberg.marker import Keys, Marker, claim_note, driver_note, gene
 LIMIT_S = 60.0
 # Other writers finish a commit in this time. A random part keeps two writers from meeting again.
 PAUSE_S = 0.02
+MERGE = TableProperties.MANIFEST_MERGE_ENABLED
 
 
 class Unanswered(Exception):
@@ -71,6 +76,8 @@ class Commits:
     generation: int
     _table: TableMetadata | None = None  # after this driver's start
     _seen: dict[str, str | None] = field(default_factory=dict)
+    _access: dict[str, str] = field(default_factory=dict, repr=False)
+    _newest: Table | None = field(default=None, repr=False)  # the table after this driver's last commit
 
     def take(self) -> TableMetadata:
         """Notes this driver as the newest one; returns the table's state.
@@ -94,6 +101,15 @@ class Commits:
         assert self._table is not None, "take() comes first"
         return self._table
 
+    def access(self) -> Mapping[str, str]:
+        """Returns what tasks need to reach the table's files. There may be secrets in it.
+
+        A catalog may hand out keys that end in an hour, so keys are fetched for each batch.
+        """
+        if self._access:
+            self._access = access_of(self.catalog.load().io)
+        return self._access
+
     def claim(self, batch: int) -> None:
         """Notes that this driver writes a batch. Raises: see `append`."""
         self._commit(_Step({self.keys.claim: claim_note(batch, self.driver)}, files=None))
@@ -110,17 +126,17 @@ class Commits:
         self._commit(_Step({}, files, marker))
 
     def _commit(self, step: _Step) -> TableMetadata:
-        deadline, tried, last = time.monotonic() + LIMIT_S, set[int](), "other writers always committed first"
+        deadline, last = time.monotonic() + LIMIT_S, "other writers always committed first"
         while True:
             try:
-                table = self.catalog.load()
-                found = next((id for id in tried if table.metadata.snapshot_by_id(id)), None)
-                if found is not None or (tried and _has(step, table.metadata)):
+                table = self._load()
+                if step.is_in(table.metadata):
                     return self._note(step, table.metadata)
+                step.clean_up()
                 self._stop_unless_ours(table.metadata)
-                return self._note(step, self._try_once(step, table, tried))
+                return self._note(step, self._try_once(step, table))
             except CommitFailedException:
-                pass
+                step.refused()
             except NO_TABLE:
                 raise
             except CATALOG_ERRORS as error:
@@ -131,14 +147,23 @@ class Commits:
                 raise Unanswered(last)
             time.sleep(PAUSE_S * (1 + random.random()))
 
-    def _try_once(self, step: _Step, table: Table, tried: set[int]) -> TableMetadata:
+    def _load(self) -> Table:
+        """Returns the newest state. The metadata grows with the table, so it is not read again if it is the same."""
+        known, self._newest = self._newest, None  # an error below or in the commit must not leave an old state
+        if known is not None and self.catalog.place.unchanged(known.metadata_location):
+            return known
+        table = self.catalog.load()
+        self._access = access_of(table.io)
+        return table
+
+    def _try_once(self, step: _Step, table: Table) -> TableMetadata:
         """Commits once on this state of the table; returns the new state."""
         staging = _small(table)
         transaction = Transaction(staging)
         producer = None
         properties = dict(step.properties)
         if step.files is not None:
-            producer = transaction._append_snapshot_producer({})
+            producer = _append(transaction)
             if step.marker is not None:
                 sequence = table.metadata.next_sequence_number()
                 marker = replace(step.marker, snapshot=producer.snapshot_id, sequence=sequence)
@@ -150,14 +175,9 @@ class Commits:
             producer.commit()
         if properties:
             transaction.set_properties(properties)
-        step.written = properties
-        tried.add(0 if producer is None else producer.snapshot_id)
-        try:
-            staging._do_commit(transaction._updates, (*transaction._requirements, *_requirements(table.metadata)))
-        except CommitFailedException:
-            if producer is not None:
-                producer._clean_all_uncommitted()
-            raise
+        step.tried(producer, properties)
+        staging._do_commit(transaction._updates, (*transaction._requirements, *_requirements(table.metadata)))
+        self._newest = staging
         return cast("TableMetadata", staging.metadata)
 
     def _note(self, step: _Step, table: TableMetadata) -> TableMetadata:
@@ -201,13 +221,56 @@ class _Step:
         properties: to set.
         files: to add by a snapshot; None: the commit makes no snapshot.
         marker: of the batch, without snapshot and sequence number.
-        written: the properties of the last try.
+        written: the properties of the last try, or of the try that is in the table.
     """
 
     properties: dict[str, str]
     files: Sequence[DataFile] | None
     marker: Marker | None = None
     written: dict[str, str] = field(default_factory=dict)
+    _tries: dict[int, dict[str, str]] = field(default_factory=dict)  # snapshot -> properties of that try
+    _last: _FastAppendFiles | None = None  # the snapshot of the last try
+    _refused: list[_FastAppendFiles] = field(default_factory=list)
+
+    def tried(self, producer: _FastAppendFiles | None, properties: dict[str, str]) -> None:
+        """Notes a try, before its commit is sent."""
+        self.written, self._last = properties, producer
+        if producer is not None:
+            self._tries[producer.snapshot_id] = properties
+
+    def refused(self) -> None:
+        """Notes that the catalog has refused the last try.
+
+        Its manifests stay until the table was looked up: a gateway may have sent the request twice. Then the answer to
+        the second one is a refusal, and the first one is in the table.
+        """
+        if self._last is not None:
+            self._refused.append(self._last)
+            self._last = None
+
+    def is_in(self, table: TableMetadata) -> bool:
+        """Whether a try is in the table: its snapshot, or the last try's properties if that snapshot has expired."""
+        for snapshot, properties in self._tries.items():
+            if table.snapshot_by_id(snapshot):
+                self.written = properties  # an earlier try may have arrived late
+                return True
+        return bool(self.written) and all(table.properties.get(key) == text for key, text in self.written.items())
+
+    def clean_up(self) -> None:
+        """Removes the manifests of refused tries. They are not in the table, see `is_in`, and cannot get there."""
+        while self._refused:
+            self._refused.pop()._clean_all_uncommitted()
+
+
+def _append(transaction: Transaction) -> _FastAppendFiles:
+    """Returns a new snapshot, which merges small manifests unless the table's property forbids it.
+
+    Every commit writes the list of all manifests, and adds one. By Iceberg's specification a table merges them;
+    pyiceberg does so only if the property says so.
+    """
+    append = transaction.update_snapshot().merge_append()
+    append._merge_enabled = property_as_bool(append._transaction.table_metadata.properties, MERGE, True)
+    return cast("_FastAppendFiles", append)
 
 
 def _small(table: Table) -> Table:
@@ -220,11 +283,6 @@ def _small(table: Table) -> Table:
     small = {"snapshots": [] if newest is None else [newest], "snapshot_log": []}
     metadata = table.metadata.model_copy(update=small)
     return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog, table.config)
-
-
-def _has(step: _Step, table: TableMetadata) -> bool:
-    """Whether the notes of the last try are there: its snapshot may have expired already."""
-    return bool(step.written) and all(table.properties.get(key) == text for key, text in step.written.items())
 
 
 def _form(table: TableMetadata) -> tuple[int, int, str]:

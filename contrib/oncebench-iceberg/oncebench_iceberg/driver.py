@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from pyiceberg.schema import Schema
 from pyspark.sql import DataFrame
@@ -28,7 +28,10 @@ from oncebench.delivery import digest
 from oncebench.delivery.contract import Holder, Mark, Sink, SinkSettings, Support
 from oncebench.delivery.errors import DeliveryFailed, RefusedStart
 from oncebench.delivery.failures.cause import RESTART, UNLESS_THERE, Cause, failure, not_claimed, permanent, transient
-from oncebench_iceberg.catalog import CATALOG_ERRORS, NO_TABLE, Catalog, Place, cause_of, first_line, start_without_loss
+from oncebench_iceberg.catalogs.catalog import Catalog
+from oncebench_iceberg.catalogs.errors import CATALOG_ERRORS, NO_TABLE, cause_of, first_line, start_without_loss
+from oncebench_iceberg.catalogs.local import folder_of
+from oncebench_iceberg.catalogs.place import Place, place_of
 from oncebench_iceberg.columns import difference, iceberg_schema, unsuitable
 from oncebench_iceberg.commit import LIMIT_S, Commits, Unanswered
 from oncebench_iceberg.files import WarmUp, stage
@@ -50,16 +53,24 @@ class Append:
     def write_batch(self, rows: DataFrame, batch: int) -> dict[str, float]:
         """See `BatchWriter.write_batch`. A batch without rows makes no snapshot."""
         started = time.perf_counter()
-        staged = stage(rows, batch, self.commits.table)
+        with self._batch_fails(batch):
+            access = self.commits.access()
+        staged = stage(rows, batch, self.commits.table, access)
         staged_s = time.perf_counter()
         if staged.rows:
             marker = Marker(batch, staged.rows, digest.to_text(staged.digest), self.commits.driver)
-            what = f"batch {batch} could not be added to the Iceberg table {self.commits.catalog.place}"
-            try:
+            with self._batch_fails(batch):
                 self.commits.append(staged.files, marker if self.marked else None)
-            except (*CATALOG_ERRORS, Unanswered) as error:
-                raise failure(_cause(error, self.marked), f"{what}: {first_line(error)}") from error
         return {"write": (staged_s - started) * 1000, "snapshot": (time.perf_counter() - staged_s) * 1000}
+
+    @contextmanager
+    def _batch_fails(self, batch: int) -> Iterator[None]:
+        """Converts errors of the catalog."""
+        try:
+            yield
+        except (*CATALOG_ERRORS, Unanswered) as error:
+            what = f"batch {batch} could not be added to the Iceberg table {self.commits.catalog.place}"
+            raise failure(_cause(error, self.marked), f"{what}: {first_line(error)}") from error
 
 
 class IcebergSink(Sink):
@@ -120,7 +131,7 @@ class IcebergSink(Sink):
             except Unanswered as error:
                 raise DeliveryFailed(
                     f"the Iceberg table {place} took no commit of the start within {LIMIT_S:g} s: {error}. No row was "
-                    "read or written. Look for another program that holds the catalog's file, then start again."
+                    "read or written. Look at the catalog, and for a program that holds its file; then start again."
                 ) from error
         self._commits = commits
 
@@ -149,7 +160,7 @@ class IcebergSink(Sink):
         return self._marks
 
     def close(self) -> None:
-        """Closes the catalog's file."""
+        """Closes the connections to the catalog."""
         self._catalog.close()
 
     @property
@@ -175,8 +186,10 @@ def _cause(error: BaseException, marked: bool) -> Cause:
 
 
 def _refuse_read_only(location: str) -> None:
-    """Raises if this user may not write below a table's location."""
-    folder = Path(location.removeprefix("file://"))
+    """Raises if this user may not write below a table's location on a local disk."""
+    folder = folder_of(location)
+    if folder is None:
+        return
     while not folder.is_dir() and folder != folder.parent:
         folder = folder.parent
     if not os.access(folder, os.W_OK):
@@ -188,4 +201,4 @@ def _refuse_read_only(location: str) -> None:
 
 def open_sink(settings: SinkSettings) -> IcebergSink:
     """Returns the sink of a job's settings."""
-    return IcebergSink(Place.of(settings.output), settings.sink_id, settings.partitions, settings.driver)
+    return IcebergSink(place_of(settings.output), settings.sink_id, settings.partitions, settings.driver)

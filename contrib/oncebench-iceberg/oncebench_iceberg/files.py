@@ -13,13 +13,13 @@ from __future__ import annotations
 import base64
 import pickle
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.io import load_file_io
+from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
@@ -36,6 +36,8 @@ from oncebench_iceberg.columns import arrow_schema
 _RESULT = "rows long, digest string, files string"
 # Tables that a worker process keeps parsed: more than the sinks of one application.
 _TABLES = 8
+# How pyiceberg names the settings of file systems. Those of the catalog itself, as its token, stay in the driver.
+_ACCESS = ("s3.", "gcs.", "adls.", "hf.", "client.", "py-io-impl")
 
 
 @dataclass(frozen=True)
@@ -53,16 +55,22 @@ class Staged:
     digest: int
 
 
-def stage(rows: DataFrame, batch: int, table: TableMetadata) -> Staged:
+def access_of(io: FileIO) -> dict[str, str]:
+    """Returns the settings of a table's files that a task needs, keys and tokens too; empty for local files."""
+    return {name: text for name, text in io.properties.items() if name.startswith(_ACCESS) and isinstance(text, str)}
+
+
+def stage(rows: DataFrame, batch: int, table: TableMetadata, access: Mapping[str, str]) -> Staged:
     """Lets the tasks write a batch's rows as data files of a table.
 
     Args:
         rows: as a `BatchWriter` gets them.
         batch: the batch id.
         table: the state of the table at the start.
+        access: see `access_of`.
     """
     hashed = digest.with_hash(rows, data_columns(rows.schema))
-    task = _WriteFiles(batch, _for_tasks(table)).__call__
+    task = _WriteFiles(batch, _for_tasks(table), access).__call__
     found = map_in_arrow(hashed, task, _RESULT).collect()
     total = 0
     for row in found:
@@ -89,6 +97,7 @@ class _WriteFiles:
 
     batch: int
     table: str
+    access: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         partition, table = partition_of_first_attempt(self.batch), _table(self.table)
@@ -106,7 +115,9 @@ class _WriteFiles:
     def _write(self, table: TableMetadata, rows: pa.Table, partition: int) -> list[DataFile]:
         target = pa.schema([arrow_schema(table.schema()).field(name) for name in rows.column_names])
         try:
-            return list(_dataframe_to_data_files(table, rows.cast(target), load_file_io({}, table.location)))
+            return list(
+                _dataframe_to_data_files(table, rows.cast(target), load_file_io(dict(self.access), table.location))
+            )
         except OSError as error:
             text = f"batch {self.batch}, partition {partition}: cannot write data files below {table.location}"
             raise failure(of_errno(error.errno), f"{text}: {error.strerror or error}") from error

@@ -34,3 +34,38 @@ class IcebergTable:
     @property
     def more(self) -> Mapping[str, Any]:
         return {}
+
+
+@dataclass(frozen=True)
+class IcebergRestTable:
+    """A table of a REST catalog; a start makes the namespace and the table if they are missing.
+
+    The token or login is in pyiceberg's configuration of the catalog `default`, as in the environment variable
+    PYICEBERG_CATALOG__DEFAULT__TOKEN, so that no secret is in the code.
+
+    Attributes:
+        uri: of the catalog, as pyiceberg takes it: https://HOST:PORT/PATH, without `/v1`.
+        table: `namespace.table`.
+        warehouse: the catalog's name for a warehouse; empty: the catalog has one only.
+        sink_id: the permanent name of the job. It is part of the names of its table properties.
+    """
+
+    uri: str
+    table: str
+    _: KW_ONLY
+    warehouse: str = ""
+    sink_id: str
+
+    @property
+    def kind(self) -> str:
+        return "iceberg-rest"
+
+    @property
+    def output(self) -> str:
+        from oncebench_iceberg.catalogs.rest import RestPlace  # noqa: PLC0415  pyiceberg takes a second to import
+
+        return RestPlace(self.uri, self.table, self.warehouse).text
+
+    @property
+    def more(self) -> Mapping[str, Any]:
+        return {}

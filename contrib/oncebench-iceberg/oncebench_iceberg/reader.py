@@ -1,19 +1,21 @@
 """The committed reader: returns the rows of the data files that each snapshot adds.
 
 Promise: the rows of a snapshot are returned together, in the order of the snapshots. The first poll returns the rows of
-the newest snapshot. A poll without a new commit reads one row of the catalog's file.
+the newest snapshot. A poll without a new commit reads one row of the catalog's file, or loads the table from a REST
+catalog.
 
 A compaction adds files whose rows are in the table already: the reader passes its snapshot (`replace`) over.
 
-What can go wrong: snapshots expired between two polls, the table was rolled back, or a file is gone (`ReadError`).
+What can go wrong: snapshots expired between two polls, the table was rolled back, or a file is gone (`ReadError`). A
+REST catalog is away: polls return nothing for AWAY_S, then `ReadError`.
 Somebody overwrites or deletes rows: the reader returns the rows of new files, and does not take rows back.
 """
 
 from __future__ import annotations
 
-import sqlite3
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,14 +26,16 @@ from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
 from oncebench.delivery.errors import ReadError
-from oncebench.sinks.reader import Rows, now_us, place_in_file, rows_of
-from oncebench_iceberg.catalog import CATALOG_ERRORS, CATALOG_NAME, Catalog, Place, described
+from oncebench.sinks.reader import NotAnsweredError, Rows, now_us, place_in_file, rows_of
+from oncebench_iceberg.catalogs.catalog import Catalog
+from oncebench_iceberg.catalogs.errors import CATALOG_ERRORS, described, may_pass
+from oncebench_iceberg.catalogs.local import folder_of
+from oncebench_iceberg.catalogs.place import Place
 
 # The rows of a poll become Python objects, so a reader that starts late takes them in parts, each of whole snapshots.
 FILES_A_POLL = 50
-_NEWEST = (
-    "SELECT metadata_location FROM iceberg_tables WHERE catalog_name = ? AND table_namespace = ? AND table_name = ?"
-)
+# A restart of a catalog takes some seconds, on a busy machine half a minute.
+AWAY_S = 60.0
 
 
 class SnapshotFollower:
@@ -44,13 +48,20 @@ class SnapshotFollower:
         self._waiting: list[tuple[int, list[DataFile]]] = []  # time of a snapshot (epoch ms), and its new files
         self._seen: set[str] = set()
         self._table: Table | None = None
+        self._answered_s = time.monotonic()
 
     def fresh(self) -> Rows:
         """Returns the rows of snapshots that were not returned before."""
         with self._readable():
-            if self._newest() not in ("", self._location):
-                self._follow(self._catalog.load())
-            read = [(file, ms, self._columns(file)) for file, ms in self._taken()]
+            if self._location and self._place.poll_s:
+                time.sleep(self._place.poll_s)
+            if not self._place.unchanged(self._location):
+                table = self._catalog.find()
+                if table is not None and table.metadata_location != self._location:
+                    self._follow(table)
+            taken = self._next()
+            read = [(file, ms, self._columns(file)) for ms, files in taken for file in files]
+        del self._waiting[: len(taken)]
         seen_us = now_us()
         places = [place_in_file(Path(file.file_path).name, line) for file, _, rows in read for line in range(len(rows))]
         times = [ms for _, ms, rows in read for _ in range(len(rows))]
@@ -58,41 +69,33 @@ class SnapshotFollower:
 
     def leftovers(self) -> list[str]:
         """Lists data files that no snapshot has named: their writers died before the commit."""
-        with self._readable():
+        with self._readable(waits=False):
             table = self._catalog.find()
             if table is None:
                 return []
             named = {entry.data_file.file_path for each in table.snapshots() for entry in _entries(table, each)}
-            there = Path(table.location().removeprefix("file://"), "data").rglob("*.parquet")
+            folder = folder_of(table.location())
+            there = [] if folder is None else Path(folder, "data").rglob("*.parquet")
             return sorted(f"orphan file {path.name}" for path in there if str(path) not in named)
 
     def close(self) -> None:
-        """Closes the catalog's file."""
+        """Closes the connections to the catalog."""
         self._catalog.close()
 
     @contextmanager
-    def _readable(self) -> Iterator[None]:
+    def _readable(self, *, waits: bool = True) -> Iterator[None]:
         try:
             yield
+            self._answered_s = time.monotonic()
         except CATALOG_ERRORS as error:
+            if waits and may_pass(error) and time.monotonic() - self._answered_s < AWAY_S:
+                raise NotAnsweredError from error
             advice = "Read it again; if that fails too, restore the table."
             raise ReadError(described(error, self._place, advice)) from error
 
-    def _newest(self) -> str:
-        """Returns the table's newest metadata file; empty if there is no table."""
-        if not self._place.file.exists():
-            return ""
-        namespace, _, name = self._place.table.rpartition(".")
-        with closing(sqlite3.connect(f"file:{self._place.file}?mode=ro", uri=True)) as connection:
-            try:
-                found = connection.execute(_NEWEST, (CATALOG_NAME, namespace, name)).fetchone()
-            except sqlite3.OperationalError:  # locked, or another program is making the catalog
-                return ""
-        return str(found[0]) if found else ""
-
     def _follow(self, table: Table) -> None:
         """Takes the new data files of each snapshot that was not read, oldest first."""
-        self._table, self._location = table, table.metadata_location
+        self._table = table
         new: list[Snapshot] = []
         newest = table.current_snapshot()
         for snapshot in ancestors_of(newest, table.metadata):
@@ -105,14 +108,15 @@ class SnapshotFollower:
                     f"{self._place} was rolled back, or its snapshots expired before this reader has read them: "
                     "nothing shows which rows are new. Read the table from its beginning by a new reader."
                 )
-        first, self._snapshot = self._snapshot is None, None if newest is None else newest.snapshot_id
-        if first and newest is not None:
+        if self._snapshot is None and newest is not None:
             self._add_all(table, newest)
-            return
+            new = []
         for snapshot in reversed(new):
             if snapshot.summary is None or snapshot.summary.operation is not Operation.REPLACE:
-                added = [each for each in _entries(table, snapshot) if each.snapshot_id == snapshot.snapshot_id]
+                added = list(_entries(table, snapshot, only_new=True))
                 self._add(snapshot.timestamp_ms, [each.data_file for each in added])
+        # Not before: an error above must not hide a snapshot from the next poll.
+        self._snapshot, self._location = None if newest is None else newest.snapshot_id, table.metadata_location
 
     def _add_all(self, table: Table, newest: Snapshot) -> None:
         """Takes all files of a snapshot, grouped by the snapshot that has added them."""
@@ -131,13 +135,15 @@ class SnapshotFollower:
         if fresh:
             self._waiting.append((ms, fresh))
 
-    def _taken(self) -> Iterator[tuple[DataFile, int]]:
-        """Takes snapshots with up to FILES_A_POLL files together, or one snapshot if it has more."""
-        taken = 0
-        while self._waiting and (not taken or taken + len(self._waiting[0][1]) <= FILES_A_POLL):
-            ms, files = self._waiting.pop(0)
-            taken += len(files)
-            yield from ((file, ms) for file in files)
+    def _next(self) -> list[tuple[int, list[DataFile]]]:
+        """Returns snapshots with up to FILES_A_POLL files together, or one snapshot if it has more."""
+        taken, total = 0, 0
+        for _, files in self._waiting:
+            total += len(files)
+            if taken and total > FILES_A_POLL:
+                break
+            taken += 1
+        return self._waiting[:taken]
 
     def _columns(self, file: DataFile) -> pa.Table:
         """Returns the rows of a data file under the names of the table's columns."""
@@ -146,9 +152,17 @@ class SnapshotFollower:
         return ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue()).to_table([FileScanTask(file)])
 
 
-def _entries(table: Table, snapshot: Snapshot) -> Iterator[ManifestEntry]:
-    """Yields the data files that a snapshot contains."""
+def _entries(table: Table, snapshot: Snapshot, *, only_new: bool = False) -> Iterator[ManifestEntry]:
+    """Yields the data files that a snapshot contains.
+
+    Args:
+        only_new: only files that this snapshot has added. They are in manifests that it has written.
+    """
     for manifest in snapshot.manifests(table.io):
+        if only_new and manifest.added_snapshot_id != snapshot.snapshot_id:
+            continue
         for entry in manifest.fetch_manifest_entry(table.io):
+            if only_new and entry.snapshot_id != snapshot.snapshot_id:
+                continue
             if entry.status != ManifestEntryStatus.DELETED:
                 yield entry

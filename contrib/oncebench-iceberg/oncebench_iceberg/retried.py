@@ -17,7 +17,7 @@ from pyiceberg.table import Transaction
 
 from oncebench.delivery import digest
 from oncebench.delivery.contract import SinkSettings
-from oncebench_iceberg.catalog import Place
+from oncebench_iceberg.catalogs.place import place_of
 from oncebench_iceberg.driver import IcebergSink
 from oncebench_iceberg.files import stage
 from oncebench_iceberg.marker import Marker
@@ -37,7 +37,7 @@ class Staging:
     def write_batch(self, rows: DataFrame, batch: int) -> dict[str, float]:
         """See `BatchWriter.write_batch`."""
         started = time.perf_counter()
-        staged = stage(rows, batch, self.sink.written_for)
+        staged = stage(rows, batch, self.sink.written_for, self.sink.access())
         self.sink.stage_commit(staged.files, Marker(batch, staged.rows, digest.to_text(staged.digest), ""))
         return {"write": (time.perf_counter() - started) * 1000}
 
@@ -51,6 +51,10 @@ class RetriedAppend(IcebergSink):
     def written_for(self) -> Any:
         """The table's state after the start."""
         return self._started.table
+
+    def access(self) -> Any:
+        """See `Commits.access`."""
+        return self._started.access()
 
     def staging_writer(self) -> Staging:
         """Returns a writer that stages a commit."""
@@ -79,4 +83,4 @@ class RetriedAppend(IcebergSink):
 
 def open_sink(settings: SinkSettings) -> RetriedAppend:
     """Returns the sink of a job's settings."""
-    return RetriedAppend(Place.of(settings.output), settings.sink_id, settings.partitions, settings.driver)
+    return RetriedAppend(place_of(settings.output), settings.sink_id, settings.partitions, settings.driver)

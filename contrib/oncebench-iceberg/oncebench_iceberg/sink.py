@@ -1,16 +1,26 @@
-"""The Iceberg sink for the registry.
+"""The Iceberg sinks for the registry: `iceberg` in a local warehouse, `iceberg-rest` in a REST catalog.
+
+Both are one sink. A job that names a REST catalog may use either kind.
 
 Every command of oncebench imports this file. The import of pyiceberg takes a second or two, so it comes with `open`.
 """
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, SinkKind, SinkSettings, Support
+from oncebench.delivery.errors import RefusedStart
 
 if TYPE_CHECKING:
     from oncebench.delivery.contract import Sink
+
+# The REST catalog of the suite: https://HOST:PORT/PATH/NAMESPACE.TABLE?warehouse=NAME. Each run makes a table in that
+# namespace, and the table's name is not used.
+VARIABLE = "ONCEBENCH_ICEBERG_REST"
+REST_SERVICE = "iceberg-rest"
 
 SUPPORTS = (
     Support(AT_MOST_ONCE, "claim", "claim, then one snapshot per batch", default=True),
@@ -23,10 +33,21 @@ LACKS = {
 }
 
 
+def rest_address() -> str:
+    """Returns the REST catalog of the suite. Raises `RefusedStart` if the variable is not set."""
+    found = os.environ.get(VARIABLE, "")
+    if not found:
+        raise RefusedStart(
+            f"{VARIABLE} names no REST catalog. Set it to https://HOST:PORT/PATH/NAMESPACE.TABLE in the environment."
+        )
+    return found
+
+
 def _open(settings: SinkSettings) -> Sink:
     from oncebench_iceberg.driver import open_sink  # noqa: PLC0415  see the module
 
     return open_sink(settings)
 
 
-KINDS = (SinkKind(name="iceberg", supports=SUPPORTS, lacks=LACKS, batch_atomic=True, open=_open),)
+_LOCAL = SinkKind(name="iceberg", supports=SUPPORTS, lacks=LACKS, batch_atomic=True, open=_open)
+KINDS = (_LOCAL, replace(_LOCAL, name="iceberg-rest"))

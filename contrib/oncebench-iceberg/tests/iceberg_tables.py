@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from oncebench_iceberg.catalog import Catalog, Place
+from oncebench_iceberg.catalogs.catalog import Catalog
+from oncebench_iceberg.catalogs.place import Place
 from oncebench_iceberg.columns import arrow_schema, iceberg_schema
 from oncebench_iceberg.commit import Commits
 from oncebench_iceberg.driver import IcebergSink
@@ -60,6 +61,19 @@ class Tables:
 
     def keys(self) -> list[str]:
         return sorted(self.load().scan().to_arrow()["key"].to_pylist())
+
+    def append_by_other(self, *keys: str) -> None:
+        """Another writer adds rows."""
+        table = self.load()
+        with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+            append.append_data_file(self.files(*keys)[0])
+
+    def expire_all_but_newest(self) -> None:
+        """Maintenance removes every other snapshot, with its summary."""
+        table = self.load()
+        newest = table.metadata.current_snapshot_id
+        older = [each.snapshot_id for each in table.metadata.snapshots if each.snapshot_id != newest]
+        table.maintenance.expire_snapshots().by_ids(older).commit()
 
     def properties(self, **changed: str) -> Mapping[str, str]:
         table = self.load()

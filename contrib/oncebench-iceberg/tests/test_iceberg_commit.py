@@ -51,11 +51,11 @@ class StopsBeforeCommit(Commits):
 
     meanwhile: Any = None
 
-    def _try_once(self, step: Any, table: Table, tried: set[int]) -> TableMetadata:
+    def _try_once(self, step: Any, table: Table) -> TableMetadata:
         meanwhile, self.meanwhile = self.meanwhile, None
         if meanwhile is not None:
             meanwhile()
-        return super()._try_once(step, table, tried)
+        return super()._try_once(step, table)
 
 
 @pytest.mark.parametrize("appends", [True, False])
@@ -118,16 +118,48 @@ def test_a_tag_and_merged_manifests_stop_nothing(tables: Tables) -> None:
     assert len(tables.load().metadata.snapshots) == 5
 
 
+@pytest.mark.parametrize(("merges", "left"), [("", 1), ("true", 1), ("false", 4)])
+def test_small_manifests_are_merged_unless_the_table_forbids_it(tables: Tables, merges: str, left: int) -> None:
+    asked = {"commit.manifest-merge.enabled": merges} if merges else {}
+    tables.properties(**{"commit.manifest.min-count-to-merge": "4", **asked})
+    driver = tables.started("one", 1)
+    for batch in range(4):
+        driver.append(tables.files(f"b{batch}"), marker(batch))
+    table = tables.load()
+    newest = table.current_snapshot()
+    assert newest is not None
+    assert len(newest.manifests(table.io)) == left
+    assert tables.keys() == ["b0", "b1", "b2", "b3"]
+
+
+def test_old_metadata_files_are_removed(tables: Tables) -> None:
+    tables.properties(**{"write.metadata.previous-versions-max": "3"})
+    driver = tables.started("one", 1)
+    for batch in range(6):
+        driver.append(tables.files(f"b{batch}"), marker(batch))
+    assert len(list(tables.place.warehouse.rglob("*.metadata.json"))) == 4
+    assert len(tables.keys()) == 6
+
+
+def test_a_commit_reads_unchanged_metadata_once(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = tables.started("one", 1)
+    loads: list[str] = []
+    load = driver.catalog.load
+    monkeypatch.setattr(driver.catalog, "load", lambda: (loads.append("load"), load())[1])
+    driver.append(tables.files("a"), marker(0))
+    driver.append(tables.files("b"), marker(1))
+    assert loads == [], "pyiceberg reads it in its commit"
+    tables.append_by_other("other")
+    driver.append(tables.files("c"), marker(2))
+    assert loads == ["load"]
+    assert tables.keys() == ["a", "b", "c", "other"]
+
+
 def test_another_writer_in_between_stops_nothing(tables: Tables) -> None:
     driver = StopsBeforeCommit(tables.catalog(), Keys("job"), "one", 1)
     driver.take()
 
-    def other() -> None:
-        table = tables.load()
-        with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
-            append.append_data_file(tables.files("other")[0])
-
-    driver.meanwhile = other
+    driver.meanwhile = lambda: tables.append_by_other("other")
     driver.append(tables.files("a"), marker(0))
     driver.append(tables.files("b"), marker(1))
     assert tables.keys() == ["a", "b", "other"]
@@ -178,7 +210,7 @@ def test_a_start_with_a_lost_answer_does_not_stop_its_successor(tables: Tables) 
 
 
 def test_a_catalog_that_stays_locked_ends_the_commit(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oncebench_iceberg.catalog.BUSY_S", 0.05)
+    monkeypatch.setattr("oncebench_iceberg.catalogs.local.BUSY_S", 0.05)
     monkeypatch.setattr(commit, "LIMIT_S", 0.2)
     driver, files = tables.started("one", 1), tables.files("a")
     lock = sqlite3.connect(tables.place.file, isolation_level=None)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from iceberg_tables import Tables
-from oncebench_iceberg.catalog import Place
+from oncebench_iceberg.catalogs.local import LocalPlace
 from oncebench_iceberg.job import IcebergTable
 from pyspark.sql import SparkSession
 
@@ -40,7 +40,7 @@ class Job:
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark, self.folder = spark, folder
-        self.tables = Tables(Place(folder / "warehouse", "shop.orders"))
+        self.tables = Tables(LocalPlace(folder / "warehouse", "shop.orders"))
         (folder / "input").mkdir()
 
     def run(self, *lines: str) -> None:

@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from iceberg_tables import Tables, marker
-from oncebench_iceberg.catalog import Place
+from oncebench_iceberg.catalogs.local import LocalPlace
 from oncebench_iceberg.columns import iceberg_schema
-from oncebench_iceberg.files import _for_tasks, _unpacked, _WriteFiles
+from oncebench_iceberg.files import _for_tasks, _unpacked, _WriteFiles, access_of
 from oncebench_iceberg.reader import SnapshotFollower
+from pyiceberg.io import load_file_io
 from pyiceberg.manifest import DataFile
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import _OverwriteFiles
@@ -67,7 +68,7 @@ def written(tables: Tables, rows: list[dict[str, Any]]) -> list[DataFile]:
 
 
 def made(folder: Path, **partitions: Any) -> Tables:
-    tables = Tables(Place(folder, "shop.orders"))
+    tables = Tables(LocalPlace(folder, "shop.orders"))
     table = tables.catalog().make(iceberg_schema(KINDS))
     if partitions:
         with table.update_spec() as update:
@@ -90,12 +91,29 @@ def test_every_value_is_read_back_by_others(tmp_path: Path, partitions: Any) -> 
     assert duck == [(3, Decimal("-0.02"))]
 
 
+def test_duckdb_reads_the_files_of_the_newest_snapshot(tables: Tables) -> None:
+    driver = tables.started("one", 1)
+    for batch in range(3):
+        driver.append(tables.files(f"b{batch}", "x"), marker(batch))
+    tables.files("orphan")
+    files = [task.file.file_path for task in tables.load().scan().plan_files()]
+    found = duckdb.sql(f"SELECT key FROM read_parquet({files}) ORDER BY key").fetchall()
+    assert [key for (key,) in found] == tables.keys() == ["b0", "b1", "b2", "x", "x", "x"]
+
+
 def test_a_data_file_has_statistics(tmp_path: Path) -> None:
     (file,) = written(made(tmp_path), ROWS)
     assert file.record_count == 3
     assert file.null_value_counts[1] == 1
     assert (file.lower_bounds[1], file.upper_bounds[1]) == (b"k0", b"k1")
     assert pq.read_metadata(file.file_path).num_rows == 3
+
+
+def test_tasks_get_keys_of_files_and_no_token() -> None:
+    io = load_file_io({"token": "T1", "uri": "http://catalog", "s3.secret-access-key": "K1", "s3.region": "x"}, "/data")
+    access = access_of(io)
+    assert access == {"s3.secret-access-key": "K1", "s3.region": "x"}
+    assert "K1" not in repr(_WriteFiles(0, "", access))
 
 
 def test_a_task_without_rows_writes_no_file(tmp_path: Path) -> None:

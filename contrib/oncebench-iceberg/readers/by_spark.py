@@ -1,0 +1,48 @@
+"""Reads an Iceberg table by Spark and Iceberg's runtime, and prints its rows as JSON lines in a fixed order.
+
+There is no Iceberg runtime for Spark 4.2, so this needs Spark 4.0 in an environment of its own:
+
+    python -m venv /tmp/spark40 && /tmp/spark40/bin/pip install pyspark==4.0.4
+    M=https://repo.maven.apache.org/maven2/org/apache/iceberg/iceberg-spark-runtime-4.0_2.13/1.11.0
+    curl -O $M/iceberg-spark-runtime-4.0_2.13-1.11.0.jar
+    /tmp/spark40/bin/python contrib/oncebench-iceberg/readers/by_spark.py \
+        iceberg-spark-runtime-4.0_2.13-1.11.0.jar /data/warehouse/catalog.sqlite shop.orders
+
+Spark reads the table by its newest metadata file, without a catalog.
+"""
+
+import json
+import sqlite3
+import sys
+import tempfile
+from contextlib import closing
+
+from pyspark.sql import SparkSession
+
+_NEWEST = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?"
+
+
+def main(jar: str, catalog: str, table: str) -> None:
+    namespace, _, name = table.rpartition(".")
+    with closing(sqlite3.connect(f"file:{catalog}?mode=ro", uri=True)) as file:
+        (metadata,) = file.execute(_NEWEST, (namespace, name)).fetchone()
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {
+            "spark.jars": jar,
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.warehouse.dir": folder,
+        }
+        builder = SparkSession.builder.master("local[1]")
+        for key, value in settings.items():
+            builder = builder.config(key, value)
+        spark = builder.getOrCreate()
+        # A path to a metadata file is a table of its own: Iceberg's `StaticTableOperations` reads it.
+        rows = [row.asDict(recursive=True) for row in spark.read.format("iceberg").load(metadata).collect()]
+        spark.stop()
+    print("\n".join(sorted(json.dumps(row, sort_keys=True, default=str) for row in rows)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
