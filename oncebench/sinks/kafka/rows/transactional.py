@@ -14,10 +14,11 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from confluent_kafka import Producer
+from kafka.errors import KafkaError, KafkaTimeoutError, for_code
 
 from oncebench.delivery.topics.settings import producer_sizes
 from oncebench.kafka_repair.addresses import RECOVERY
-from oncebench.sinks.kafka.coordinator import Coordinator
+from oncebench.sinks.kafka.coordinator import NONE, Coordinator, Outcome, Transaction, answered
 from oncebench.sinks.kafka.drivers.claims import stop_if_older
 from oncebench.sinks.kafka.markers import read
 from oncebench.sinks.kafka.names import Names
@@ -25,6 +26,8 @@ from oncebench.sinks.kafka.rows.produce import COMMON
 
 # For init_transactions, send_offsets and commit: milliseconds on a healthy broker, seconds while it restarts.
 TRANSACTION_LIMIT_S = 60.0
+# For a fence that the next batch waits for, and that can fail without harm.
+RETIRE_LIMIT_S = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -36,6 +39,7 @@ class Transactional:
 
     Attributes:
         sound: whether it may be used for the next transaction.
+        waits: whether a call of librdkafka waits for ever, so that librdkafka cannot end the transaction.
         lacks_marker: whether a wait for its marker was given up.
     """
 
@@ -43,7 +47,9 @@ class Transactional:
         self.name = names.fresh_id()
         self.open_batch: int | None = None
         self.sound = True
+        self.waits = False
         self.lacks_marker = False
+        self._client, self._timeout_ms = client, timeout_ms
         self.used_at = time.monotonic()  # when the coordinator last got a request with this id for sure
         self._failures = 0
         settings = {"transactional.id": self.name, "transaction.timeout.ms": timeout_ms}
@@ -76,12 +82,43 @@ class Transactional:
         """Serves `log`, so `sound` is up to date."""
         self.producer.poll(0)
 
+    @property
+    def transaction(self) -> Transaction:
+        """Its transaction, as a coordinator names it."""
+        return Transaction(self.name, self.producer_id, self.epoch)
+
     def commit(self) -> None:
         """Commits the open transaction.
 
         If the driver has committed it already, the broker accepts the request as a repetition.
+
+        Raises:
+            KafkaException: librdkafka could not commit.
+            KafkaError: (of kafka-python) the coordinator refused, or gave no definite answer in time.
         """
-        self._end(self.producer.commit_transaction)
+        if self.waits:
+            self._commit_without_librdkafka()
+        else:
+            self._end(self.producer.commit_transaction)
+
+    def _commit_without_librdkafka(self) -> None:
+        with Coordinator.of(self._client) as coordinator:
+            (answer,) = coordinator.end([self.transaction], commit=True, limit_s=TRANSACTION_LIMIT_S)
+        if answer.outcome is not Outcome.DONE:
+            kind = for_code(answer.error_code) if answer.error_code > NONE else KafkaTimeoutError
+            raise kind(f"the transaction was not committed: {answered(answer.error_code)}")
+        self.open_batch = None
+
+    def retire(self) -> None:
+        """Fences its id, once its transaction is committed: a call of librdkafka may still wait, and begin another.
+
+        Such a transaction would have no rows, and Kafka would abort it after its time-out. So a failure is only logged.
+        """
+        try:
+            with Coordinator.of(self._client) as coordinator:
+                coordinator.fence([self.name], self._timeout_ms, RETIRE_LIMIT_S)
+        except KafkaError as error:
+            _log.warning("could not fence %s, which is not used again: %s", self.name, error)
 
     def abort(self) -> None:
         """Aborts the open transaction."""
