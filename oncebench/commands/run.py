@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
+import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +12,10 @@ from typing import Any
 
 import click
 
+from oncebench.commands.scenario_files.argument import read_scenario, settled
+from oncebench.commands.scenario_files.lines import refused_by_file
+from oncebench.commands.scenario_files.saved import refuse_as_new_file
+from oncebench.commands.scenario_files.saved import save as save_scenario
 from oncebench.commands.shared.checkpoint import check_checkpoint, checkpoint_option
 from oncebench.commands.shared.options import (
     GroupedCommand,
@@ -28,10 +31,10 @@ from oncebench.commands.shared.options import (
     start_timeout_option,
     work_dir_option,
 )
-from oncebench.commands.shared.postgres import postgres_option
+from oncebench.commands.shared.postgres import given_postgres, postgres_option
+from oncebench.commands.shared.writable import refuse_unwritable, refuse_unwritable_results, write_whole
 from oncebench.delivery.failpoints import FORM
-from oncebench.disk_errors import disk_errors
-from oncebench.errors import ExitCode, UserError
+from oncebench.errors import ExitCode
 from oncebench.experiments.series import bytes_needed
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.lab.disk import prepare_disks
@@ -59,6 +62,7 @@ EARLIER_NAMES = {"delivery": "guarantee"}
     cls=GroupedCommand,
     context_settings={"token_normalize_func": lambda name: EARLIER_NAMES.get(name, name)},
 )
+@click.argument("scenario", required=False, type=click.Path(path_type=Path), is_eager=True, callback=read_scenario)
 @click.option("--sink", required=True, help="Sink that the pipeline writes to; see `oncebench list`.")
 @click.option("--guarantee", required=True, help="Delivery guarantee: at-most-once, at-least-once or exactly-once.")
 @click.option(
@@ -84,6 +88,12 @@ EARLIER_NAMES = {"delivery": "guarantee"}
 @outage_option
 @checkpoint_option
 @click.option(
+    "--save",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write these settings to a new scenario file, and run nothing.",
+)
+@click.option(
     "--json",
     "json_path",
     metavar="PATH",
@@ -93,45 +103,41 @@ EARLIER_NAMES = {"delivery": "guarantee"}
 @work_dir_option
 @keep_option
 @start_timeout_option
+@click.pass_context
 def run(
-    sink: str,
-    guarantee: str,
-    variant: str | None,
-    faults: tuple[str, ...],
-    checkpoint: str,
+    context: click.Context,
+    /,
     kafka: KafkaAccess | None,
+    save: Path | None,
     json_path: str | None,
     work_dir: Path | None,
     keep: bool,
     start_timeout_s: float,
-    **options: Any,
+    **_options: Any,
 ) -> None:
     """Run one cell (a sink under one guarantee, healthy or with faults) and judge it.
 
     Prints a summary, or the report as JSON with --json -. The report is also in the work dir.
 
+    SCENARIO is a file of options that --save has written: one `option = value` per line. An option on the command line
+    overrides the file; an option that can be repeated replaces the file's whole list.
+
     \b
-    Example:
+    Examples:
       oncebench run --sink kafka --guarantee exactly-once \\
         --fault after-commit:kill
+      oncebench run scenario.toml --seed 2
     """
-    support = support_of(sink, guarantee, variant)
     require_writable(json_path)
-    refuse_idle_postgres([sink])
-    cell = replace(
-        base_cell(**options),
-        sink=sink,
-        guarantee=guarantee,
-        variant=support.variant,
-        faults=tuple(map(checked_fault, faults)),
-        checkpoint=checkpoint,
-    )
-    refuse_idle_on_lost([cell])
-    refuse_idle_brokers([cell], kafka)
-    refuse_idle_outage(cell)
-    check_checkpoint(cell)
-    require_possible([cell], ours(kafka))
+    if save is not None:
+        refuse_as_new_file(save)
+    cell = asked_cell(context, kafka)
+    if save is not None:
+        save_scenario(save, context, cell, given_postgres(context))
+        click.echo(f"{cell.title}\nRun it with: {shlex.join(['oncebench', 'run', str(save)])}")
+        return
     place = work_dir or default_work_dir("run")
+    refuse_unwritable_results("the results in", LOCAL, "Correct this, or run the command in another folder")
     report = run_one(cell, place, kafka, keep, start_timeout_s=start_timeout_s)
     Results(LOCAL, f"run-{stamp()}").add(report)
     if json_path == "-":
@@ -139,9 +145,40 @@ def run(
     else:
         click.echo(summary(report, place))
         if json_path:
-            with disk_errors(Path(json_path), f"instead of --json take the same report from {place / FILE}"):
-                Path(json_path).write_text(json.dumps(report, indent=1), "utf-8")
+            instead = f"instead of --json take the same report from {place / FILE}"
+            write_whole(Path(json_path), json.dumps(report, indent=1), instead)
     sys.exit(ExitCode.INTERRUPTED if report["interrupted"] else exit_code([report]))
+
+
+# Options that are no part of a cell.
+_OTHER = ("scenario", "save", "json_path", "work_dir", "keep", "start_timeout_s", "bootstrap_servers", "kafka_conf",
+          "kafka_set")  # fmt: skip
+
+
+def asked_cell(context: click.Context, kafka: KafkaAccess | None) -> Cell:
+    """Returns the cell that the options of this command make, after all checks.
+
+    Raises:
+        UserError: the options do not fit together, or make no possible cell (exit code 2).
+    """
+    options = {name: value for name, value in settled(context).items() if name not in _OTHER}
+    sink, guarantee, variant, faults = (options.pop(name) for name in ("sink", "guarantee", "variant", "faults"))
+    with context.scope(cleanup=False), refused_by_file(context):
+        support = support_of(sink, guarantee, variant)
+        refuse_idle_postgres([sink])
+        cell = replace(
+            base_cell(**options),
+            sink=sink,
+            guarantee=guarantee,
+            variant=support.variant,
+            faults=tuple(map(checked_fault, faults)),
+        )
+        refuse_idle_on_lost([cell])
+        refuse_idle_brokers([cell], kafka)
+        refuse_idle_outage(cell)
+        check_checkpoint(cell)
+        require_possible([cell], ours(kafka))
+    return cell
 
 
 def require_writable(json_path: str | None) -> None:
@@ -150,36 +187,8 @@ def require_writable(json_path: str | None) -> None:
     Raises:
         UserError: the report cannot be written (exit code 2).
     """
-    if json_path in (None, "-"):
-        return
-    path = Path(str(json_path))
-    trouble = None
-    if path.is_dir():
-        trouble = "it is a folder. Give a file in it"
-    elif not path.parent.is_dir():
-        trouble = f"there is no folder {path.parent}. Create it"
-    elif (error := _refusal(path.resolve())) is not None:
-        trouble = f"it cannot be written ({error.strerror}). Give another file"
-    if trouble:
-        raise UserError(f"--json {path}: {trouble}, or print the report with --json -", exit_code=ExitCode.USAGE)
-
-
-def _refusal(path: Path) -> OSError | None:
-    """The error of a first try to write the file; None: it can be written.
-
-    Permissions do not show everything: root may write to /proc, where no file can be created.
-    """
-    try:
-        if path.is_file():
-            path.open("ab").close()
-        elif not path.exists():
-            path.touch()
-            path.unlink()
-        elif not os.access(path, os.W_OK):  # a pipe is not tried: it would wait for its reader
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    except OSError as error:
-        return error
-    return None
+    path = None if json_path in (None, "-") else Path(str(json_path))
+    refuse_unwritable("--json", path, ", or print the report with --json -")
 
 
 def _spark(_lab: Lab) -> Engine:
