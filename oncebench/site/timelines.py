@@ -21,10 +21,10 @@ from oncebench.site.pack import Texts, short
 
 # From worst to best: a reader looks for the worst first.
 _ORDER = ("broken", "unknown", "vacuous", "kept")
-# ALL_STEPS bounds all timelines together: at some 30 bytes a step they take a third of the page's size limit. The
+# ALL_STEPS bounds all timelines together: at some 30 bytes a step they take a quarter of the page's size limit. The
 # texts and tables of a thousand different cells take the rest.
 # FEWEST_STEPS per timeline still resolve a fault of ten seconds in a run of minutes. A plot has room for MOST_STEPS.
-ALL_STEPS, FEWEST_STEPS, MOST_STEPS = 10_500, 30, 180
+ALL_STEPS, FEWEST_STEPS, MOST_STEPS = 8_500, 25, 180
 MARKS = ("detect", "restart", "first_visible", "caught_up")
 
 

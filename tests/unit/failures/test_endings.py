@@ -18,12 +18,12 @@ ENDINGS = {name: kind for name, kind in inspect.getmembers(errors, inspect.iscla
 # Exit code 2: a restart meets the same error. A service manager must not start the job again.
 FOR_GOOD = {
     "RefusedStart", "AnotherDriver", "NondeterministicReplay", "PermanentFailure", "RecordTooLarge", "TooManyTasks",
-    "CommitRefused",
+    "CommitRefused", "StoreRefuses",
 }  # fmt: skip
 # Exit code 1: a restart replays the open batch.
 PASSING = {
     "PipelineError", "DeliveryFailed", "TransactionTooSlow", "TaskTriedAgain", "CommitUncertain", "TransactionLost",
-    "NoKafka", "NoPostgres", "HangingTransaction", "QueryDied",
+    "NoKafka", "NoPostgres", "NoStore", "HangingTransaction", "QueryDied",
 }  # fmt: skip
 
 

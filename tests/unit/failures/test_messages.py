@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import keyword
 import re
 from collections import Counter
 
@@ -48,7 +49,7 @@ SETTINGS = {
     "spark.driver.memory", "spark.executor.memory", "spark.executorEnv", "controller.transaction.lease.count.min",
     "spark.readStream", "builder.master", "rows.repartition", "rows.writeStream.format", "spark.executorEnv.V",
     "spark.api.mode", "spark.sql.shuffle.partitions", "spark.sql.streaming.queryEvolution", "spark.driver.host",
-    "spark.executor.cores",
+    "spark.executor.cores", "asyncio.run",
 }  # fmt: skip
 FILES = (".py", ".sh", ".conf", ".properties", ".json")
 PROGRAMS = {"kafka-acls.sh": {"--bootstrap-server", "--add", "--allow-principal", "--operation", "--topic", "--group",
@@ -105,4 +106,4 @@ def test_a_message_names_only_settings_and_commands_that_exist(ending: Ending) -
     dotted = set(re.findall(r"\b[a-z_]+(?:\.[a-zA-Z]+)+\b", text.replace("msV", "ms")))
     assert {name for name in dotted - SETTINGS if not name.endswith(FILES)} == set()
     quoted = set(re.findall(r"`([a-z][a-z_]+)`", text))
-    assert quoted <= FIELDS | set(SINKS) | set(POINTS)
+    assert quoted <= FIELDS | set(SINKS) | set(POINTS) | set(keyword.kwlist)

@@ -65,7 +65,7 @@ def test_an_offset_log_on_a_failed_disk_is_not_called_damaged(tmp_path: Path, mo
         raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
 
     checkpoint = checkpointed(tmp_path, ENTRY)
-    monkeypatch.setattr(Path, "read_text", fail)
+    monkeypatch.setattr(Path, "read_bytes", fail)
     with pytest.raises(
         DeliveryFailed, match=r"offsets/3 .* cannot be read \(Input/output error: .* start again"
     ) as found:

@@ -122,7 +122,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
 
     for place in ("oncebench.sinks.files.driver", "oncebench.sinks.files.sink"):
         monkeypatch.setattr(f"{place}.fsync_folder", fail)
-    monkeypatch.setattr("oncebench.delivery.journal.fsync_folder", fail)
+    monkeypatch.setattr("oncebench.delivery.stores.posix.fsync_folder", fail)
 
 
 @pytest.mark.parametrize(("code", "kind"), [(errno.ENOSPC, DeliveryFailed), (errno.EROFS, RefusedStart)])
