@@ -95,6 +95,21 @@ async def _ask_coordinators(admin: Any, requests: Mapping[int, Any], ids: Mappin
     return answers
 
 
+def ask_coordinator(admin: Any, request: Any, kind: CoordinatorType, key: str) -> Any:
+    """Looks up the coordinator of a group or transactional id, sends it a request, returns the answer.
+
+    Raises:
+        KafkaError: there is no coordinator, or no answer.
+    """
+    forget_coordinators(admin)
+    return admin._manager.run(_ask_coordinator, admin, request, kind, key)
+
+
+async def _ask_coordinator(admin: Any, request: Any, kind: CoordinatorType, key: str) -> Any:
+    nodes = await admin._find_coordinator_ids([key], key_type=kind)
+    return await admin._manager.send(request, node_id=nodes[key])
+
+
 def forget_coordinators(admin: Any) -> None:
     """Makes the next request look its coordinator up again."""
     admin._manager.cluster._coordinators.clear()

@@ -13,12 +13,14 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from kafka.errors import KafkaError as WireError
+from kafka.errors import KafkaTimeoutError
 
 from oncebench.delivery import digest
 from oncebench.delivery.contract import TaskView
@@ -28,6 +30,7 @@ from oncebench.delivery.failures.kafka import fatal_error, named, of_error
 from oncebench.sinks.kafka.markers import member_of
 from oncebench.sinks.kafka.names import Names, generation_of
 from oncebench.sinks.kafka.rows.limits import UNKNOWN, Limits
+from oncebench.sinks.kafka.rows.marking import Marker, put_marker
 from oncebench.sinks.kafka.rows.produce import Reports, Target, abort_reason, flush, produce_all
 from oncebench.sinks.kafka.rows.transactional import TRANSACTION_LIMIT_S, Transactional, run_in_thread
 
@@ -123,18 +126,20 @@ class TransactionalWriter:
         transactional.used_at = time.monotonic()
         # Two-phase: the decision holds rows and digest, so the marker need not wait for them. The coordinators need
         # some milliseconds for the marker.
-        marking = None if self.commits else run_in_thread(lambda: self._mark(producer, task, {}))
+        marker = self._marker(task, {})
+        marking = None if self.commits else run_in_thread(lambda: self._mark(producer, marker))
         sent = produce_all(producer, target, _chain(first, rows), reports, task, all_or_none=True)
         sent_all = time.perf_counter()
         if marking is not None:
-            self._wait(marking, transactional, task)
+            self._wait(marking, transactional, task, marker)
         waited = time.perf_counter() - sent_all  # the part of the marker's time that did not overlap with the rows
         task.reach("before-prepare")
         started = time.perf_counter() - waited
         if self.commits:  # only the marker can hold what a replay is compared with
             counted, summed = task.counted()
             note = {"rows": counted, "digest": digest.to_text(summed)}
-            self._wait(run_in_thread(lambda: self._mark(producer, task, note)), transactional, task)
+            full = self._marker(task, note)
+            self._wait(run_in_thread(lambda: self._mark(producer, full)), transactional, task, full)
         marked = time.perf_counter()
         flush(producer, sent, reports, target, task)
         done = time.perf_counter()
@@ -146,10 +151,11 @@ class TransactionalWriter:
             transactional.commit()
             timings["commit"] = (time.perf_counter() - started) * 1000
             return {}, timings
+        transaction = transactional.transaction
         prepared = {
-            "transactional_id": transactional.name,
-            "producer_id": transactional.producer_id,
-            "epoch": transactional.epoch,
+            "transactional_id": transaction.transactional_id,
+            "producer_id": transaction.producer_id,
+            "epoch": transaction.epoch,
         }
         return prepared, timings
 
@@ -179,33 +185,38 @@ class TransactionalWriter:
             "max_events_per_batch, or maxOffsetsPerTrigger in a job of your own, makes later batches smaller."
         )
 
-    def _mark(self, producer: Producer, task: TaskView, note: Mapping[str, Any]) -> None:
+    def _marker(self, task: TaskView, note: Mapping[str, Any]) -> Marker:
         text = json.dumps({**note, "driver": self.names.driver})
-        marker = TopicPartition(self.names.topic, 0, task.batch + 1, metadata=text)
-        group = _metadata(self.client, self.names.marker_group(task.partition))
-        producer.send_offsets_to_transaction([marker], group, TRANSACTION_LIMIT_S)
+        return Marker(self.names.marker_group(task.partition), self.names.topic, task.batch + 1, text)
 
-    def _wait(self, marking: Future[None], transactional: Transactional, task: TaskView) -> None:
-        """Waits for the marker.
+    def _mark(self, producer: Producer, marker: Marker) -> None:
+        place = TopicPartition(marker.topic, 0, marker.offset, metadata=marker.metadata)
+        producer.send_offsets_to_transaction([place], _metadata(self.client, marker.group), TRANSACTION_LIMIT_S)
+
+    def _wait(self, marking: Future[None], transactional: Transactional, task: TaskView, marker: Marker) -> None:
+        """Waits for the marker. Puts it into the transaction itself once librdkafka has removed a broker.
 
         Raises:
-            DeliveryFailed: it takes too long, or will take for ever because the client has removed a broker.
+            DeliveryFailed: it takes too long.
+            KafkaError: (of kafka-python) a coordinator refuses the marker.
         """
         until = time.monotonic() + MARK_LIMIT_S
-        while True:
+        while time.monotonic() < until:
             try:
                 return marking.result(LOOK_S)
-            except TimeoutError:
+            except TimeoutError:  # of the wait: a future's own errors are Kafka's
                 transactional.look()
-            if transactional.sound and time.monotonic() < until:
-                continue
-            transactional.lacks_marker = True
-            why = f"within {MARK_LIMIT_S:g} s" if transactional.sound else "because a broker has left the cluster"
-            raise DeliveryFailed(
-                f"batch {task.batch}, partition {task.partition}: Kafka's client has not got its marker into the "
-                f"transaction {why} (was the broker restarted, or the topic deleted?). A restart of the pipeline "
-                "aborts the transaction and writes the batch again."
-            )
+            if not transactional.sound:
+                _log.warning("a broker has left the cluster, and librdkafka may wait for it: %s", marker)
+                transactional.waits = True
+                with suppress(KafkaTimeoutError):
+                    return put_marker(self.client, transactional.transaction, marker, until - time.monotonic())
+        transactional.lacks_marker = True
+        raise DeliveryFailed(
+            f"batch {task.batch}, partition {task.partition}: Kafka's client has not got its marker into the "
+            f"transaction within {MARK_LIMIT_S:g} s (was the broker restarted, or the topic deleted?). A restart of "
+            "the pipeline aborts the transaction and writes the batch again."
+        )
 
     def _begin(self, batch: int) -> Transactional:
         """Returns a producer in a new transaction; the broker sees it with the first row or marker."""

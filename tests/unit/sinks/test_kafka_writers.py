@@ -20,9 +20,11 @@ from oncebench.delivery.quarantine import Quarantine, _writers
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.kafka_repair import addresses
 from oncebench.sinks.kafka import writers
+from oncebench.sinks.kafka.coordinator import Transaction
 from oncebench.sinks.kafka.names import Names
 from oncebench.sinks.kafka.rows import append
 from oncebench.sinks.kafka.rows.append import Appender
+from oncebench.sinks.kafka.rows.marking import Marker
 from oncebench.sinks.kafka.rows.produce import Reports, Target, abort_reason, flush, refused
 from oncebench.sinks.kafka.rows.transactional import Transactional, run_in_thread
 from oncebench.sinks.kafka.sink import KafkaSink
@@ -46,7 +48,7 @@ class Task:
 class Ready:
     """A producer that has begun its transaction."""
 
-    name, producer_id, epoch, producer = "id", 1, 0, None
+    transaction, producer = Transaction("id", 1, 0), None
 
     def commit(self) -> None:
         """Done at once."""
@@ -66,20 +68,16 @@ class Watched:
         self.looks -= 1
 
 
-@pytest.mark.parametrize(
-    ("limit_s", "looks", "why"),
-    [(0.05, 1000, r"within 0\.05 s"), (1000.0, 2, "because a broker has left the cluster")],
-    ids=["silent", "not sound"],
-)
-def test_a_client_that_never_answers_fails_the_task(
-    monkeypatch: pytest.MonkeyPatch, limit_s: float, looks: int, why: str
-) -> None:
-    monkeypatch.setattr(writers, "MARK_LIMIT_S", limit_s)
+MARKER = Marker("s.marker.1", "out", 8, "{}")
+
+
+def test_a_client_that_never_answers_fails_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writers, "MARK_LIMIT_S", 0.05)
     monkeypatch.setattr(writers, "LOOK_S", 0.01)
     writer = TransactionalWriter({}, Names("s", 1, "out"), 60_000, commits=False, ended={}, retired=frozenset())
-    stuck = r"^batch 7, partition 1: Kafka's client has not got its marker into the transaction "
-    with pytest.raises(DeliveryFailed, match=stuck + why):
-        writer._wait(Future(), cast("Any", Watched(looks)), cast("Any", Task()))
+    stuck = r"^batch 7, partition 1: Kafka's client has not got its marker into the transaction within 0\.05 s"
+    with pytest.raises(DeliveryFailed, match=stuck):
+        writer._wait(Future(), cast("Any", Watched(1000)), cast("Any", Task()), MARKER)
 
 
 def test_a_call_in_a_thread_returns_its_result_or_error() -> None:

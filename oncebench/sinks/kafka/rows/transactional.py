@@ -14,10 +14,11 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from confluent_kafka import Producer
+from kafka.errors import KafkaTimeoutError, for_code
 
 from oncebench.delivery.topics.settings import producer_sizes
 from oncebench.kafka_repair.addresses import RECOVERY
-from oncebench.sinks.kafka.coordinator import Coordinator
+from oncebench.sinks.kafka.coordinator import NONE, Coordinator, Outcome, Transaction, answered
 from oncebench.sinks.kafka.drivers.claims import stop_if_older
 from oncebench.sinks.kafka.markers import read
 from oncebench.sinks.kafka.names import Names
@@ -36,6 +37,7 @@ class Transactional:
 
     Attributes:
         sound: whether it may be used for the next transaction.
+        waits: whether a call of librdkafka waits for ever, so that librdkafka cannot end the transaction.
         lacks_marker: whether a wait for its marker was given up.
     """
 
@@ -43,7 +45,9 @@ class Transactional:
         self.name = names.fresh_id()
         self.open_batch: int | None = None
         self.sound = True
+        self.waits = False
         self.lacks_marker = False
+        self._client = client
         self.used_at = time.monotonic()  # when the coordinator last got a request with this id for sure
         self._failures = 0
         settings = {"transactional.id": self.name, "transaction.timeout.ms": timeout_ms}
@@ -76,12 +80,32 @@ class Transactional:
         """Serves `log`, so `sound` is up to date."""
         self.producer.poll(0)
 
+    @property
+    def transaction(self) -> Transaction:
+        """Its transaction, as a coordinator names it."""
+        return Transaction(self.name, self.producer_id, self.epoch)
+
     def commit(self) -> None:
         """Commits the open transaction.
 
         If the driver has committed it already, the broker accepts the request as a repetition.
+
+        Raises:
+            KafkaException: librdkafka could not commit.
+            KafkaError: (of kafka-python) the coordinator refused, or gave no definite answer in time.
         """
-        self._end(self.producer.commit_transaction)
+        if self.waits:
+            self._commit_without_librdkafka()
+        else:
+            self._end(self.producer.commit_transaction)
+
+    def _commit_without_librdkafka(self) -> None:
+        with Coordinator.of(self._client) as coordinator:
+            (answer,) = coordinator.end([self.transaction], commit=True, limit_s=TRANSACTION_LIMIT_S)
+        if answer.outcome is not Outcome.DONE:
+            kind = for_code(answer.error_code) if answer.error_code > NONE else KafkaTimeoutError
+            raise kind(f"the transaction was not committed: {answered(answer.error_code)}")
+        self.open_batch = None
 
     def abort(self) -> None:
         """Aborts the open transaction."""
