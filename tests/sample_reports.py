@@ -48,7 +48,7 @@ def healthy(rounds: int = 5, **setting: Any) -> Iterator[dict[str, Any]]:
 def faulted(seeds: int = 3) -> Iterator[dict[str, Any]]:
     """The runs of the fault matrix; a few of them are broken, unknown or vacuous."""
     rows = fault_matrix.rows(tuple(SINKS))
-    cells = fault_matrix.cells(rows, fault_matrix.FAMILIES, Cell("", "", "", rate=300.0), fault_matrix.seeds_for(seeds))
+    cells = fault_matrix.cells(rows, fault_matrix.EVERYDAY, Cell("", "", "", rate=300.0), fault_matrix.seeds_for(seeds))
     for number, cell in enumerate(cells):
         verdict, reasons, codes = "kept", [], []
         if (cell.sink, cell.variant, cell.seed) == ("delta", "native", 1) and "kill-broker" in "".join(cell.faults):

@@ -19,9 +19,11 @@ from oncebench.commands.shared.interruption import (
 from oncebench.commands.shared.kafka import kafka_options
 from oncebench.commands.shared.options import (
     MAX_SEED,
+    brokers_option,
     keep_option,
     open_sessions_option,
     publish_option,
+    refuse_idle_brokers,
     refuse_idle_postgres,
     start_timeout_option,
     work_dir_option,
@@ -35,7 +37,7 @@ from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir
 from oncebench.report.schema import Report
 from oncebench.report.tables import fault_matrix, fault_text
 from oncebench.scenario.cell import Cell
-from oncebench.scenario.fault_matrix import FAMILIES, Row, cells, left_out, rows, seeds_for
+from oncebench.scenario.fault_matrix import EVERYDAY, FAMILIES, Row, cells, left_out, rows, seeds_for
 from oncebench.scenario.supports import require_sinks
 from oncebench.servers.sink_servers import ours
 
@@ -74,7 +76,7 @@ class _Share(click.ParamType[tuple[int, int]]):
     "families",
     multiple=True,
     type=click.Choice(FAMILIES),
-    help="Family of faults to run; repeat for several [default: all].",
+    help="Family of faults to run; repeat for several [default: all but those with leader-].",
 )
 @click.option(
     "--seeds",
@@ -85,6 +87,7 @@ class _Share(click.ParamType[tuple[int, int]]):
 )
 @click.option("--seed", type=click.IntRange(0, MAX_SEED - 1000), default=1, show_default=True, help="First seed.")
 @open_sessions_option
+@brokers_option
 @click.option(
     "--resume",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -114,6 +117,7 @@ def faults(
     seeds: int,
     seed: int,
     open_sessions: int,
+    brokers: int,
     resume: tuple[Path, ...],
     share: tuple[int, int],
     kafka: KafkaAccess | None,
@@ -129,6 +133,7 @@ def faults(
     reports, tables and JUnit XML.
 
     The whole matrix takes most of a day; the command prints an estimate at its start. The example takes some minutes.
+    The families replicas and leader-* always run with three brokers.
 
     \b
     Example:
@@ -142,10 +147,11 @@ def faults(
             exit_code=ExitCode.USAGE,
         )
     chosen = [row for row in rows(sinks) if all(word in _title(row) for word in (only or "").split())]
-    base = Cell("", "", "", rate=RATE, seed=seed, open_sessions=open_sessions)
-    wanted, started = [*dict.fromkeys(families or FAMILIES)], ours(kafka)
+    base = Cell("", "", "", rate=RATE, seed=seed, open_sessions=open_sessions, brokers=brokers)
+    refuse_idle_brokers([base], kafka)
+    wanted, started = [*dict.fromkeys(families or EVERYDAY)], ours(kafka)
     planned = cells(chosen, wanted, base, seeds_for(seeds), started)
-    no_point, not_here = left_out(chosen, wanted, started)
+    no_point, not_here = left_out(chosen, wanted, started, brokers)
     if not planned:
         why = f"none of these faults is possible: {'; '.join(not_here or no_point)}"
         raise UserError(

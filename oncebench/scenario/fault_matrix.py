@@ -19,7 +19,7 @@ from loadgen.session import EVENTS_PER_SESSION
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Support
 from oncebench.delivery.failpoints import FIRST_BATCH, KILL, POINTS, Fault, parse_fault
 from oncebench.delivery.protocols import exactly_once_two_phase, protocol_of
-from oncebench.faults.catalogue import why_not_applicable, why_not_here
+from oncebench.faults.catalogue import why_not_applicable, why_not_here, why_not_with_brokers
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import checked_fault
 from oncebench.scenario.supports import all_supports, find_support, installed
@@ -32,6 +32,32 @@ TIMEOUT, TIMEOUT_MS = "timeout", 10_000
 REPLICAS, REPLICAS_BROKERS = "replicas", 3
 # More batches, so that rows flow while its last fault restarts each broker; that takes 20 s or more.
 REPLICAS_BATCHES = 40
+# Kills in a run of LEADERS. If none of 20 breaks a guarantee, fewer than 14 % do (95 % confidence).
+LEADER_KILLS = 20
+# Kills of the leader that a step of the protocol needs next, by family and variant. The pipeline is stopped at the
+# failpoint while the broker is killed, so the step always meets the dead broker.
+LEADERS: Mapping[str, Mapping[str, str]] = {
+    # a task has handed over its rows, and waits for their acknowledgements
+    "leader-prepare": {
+        "two-phase": "before-prepare:kill-output-leader",
+        "idempotent": "before-prepare:kill-output-leader",
+    },
+    # two-phase: all rows are prepared. The new leader has to learn the open transactions before they are committed
+    "leader-decide": {
+        "two-phase": "before-decision:kill-output-leader",
+        "idempotent": "before-decision:kill-output-leader",
+    },
+    # the next request is EndTxn: of the driver, or of the task
+    "leader-commit": {
+        "two-phase": "after-decision:kill-transaction-coordinator",
+        "idempotent": "after-prepare:kill-transaction-coordinator",
+    },
+    # two-phase: a task marks when it has its first row, and no failpoint is nearer. idempotent: the next request
+    "leader-marker": {
+        "two-phase": "batch-start:kill-group-coordinator",
+        "idempotent": "before-prepare:kill-group-coordinator",
+    },
+}
 # Faults by family, in the order of a batch. Each fault but the first waits for the second batch with rows after the
 # previous fault. In `pairs` the second fault of a pair hits the replay.
 CHAINS: Mapping[str, Sequence[str]] = {
@@ -140,7 +166,9 @@ REPLAY = "@replay"
 RANDOM = "random"
 RANDOM_KILL = f"{RANDOM}:{KILL}"  # the name of such a kill in a report
 RANDOM_KILLS = 34
-FAMILIES = (*CHAINS, RANDOM)
+EVERYDAY = (*CHAINS, RANDOM)
+# The others run only if they are named: each of their runs takes ten minutes or more.
+FAMILIES = (*EVERYDAY, *LEADERS)
 F = TypeVar("F")
 LeftOut = dict[str, dict[str, None]]  # reason -> faults, each once and in order
 # Each fault needs its own batch and a quiet batch after it. Some faults need a third batch. It comes from the ten small
@@ -188,31 +216,32 @@ def rows(sinks: Sequence[str] = ()) -> list[Row]:
     return [Row(sink, support) for sink, support in all_supports() if sink in (sinks or installed())]
 
 
-def chain(row: Row, family: str, ours: frozenset[str] | None = None) -> tuple[str, ...]:
-    """The faults of a family that one run of a row has; `ours`: see `why_not`."""
+def chain(row: Row, family: str, ours: frozenset[str] | None = None, brokers: int = 1) -> tuple[str, ...]:
+    """The faults of a family that one run of a row has; `ours`: see `why_not`, `brokers`: see `brokers_of`."""
     faults: list[str] = []
-    for text, fault in _faults(family):
-        if _pointless(row, family, fault) is None and why_not_here(fault, ours) is None:
+    for text, fault in _faults(family, row):
+        if _pointless(row, family, fault) is None and _impossible(family, fault, ours, brokers) is None:
             again = text.endswith(REPLAY) or not faults
             faults.append(checked_fault(f"{fault}" if again else f"{fault}@after=2"))
     return tuple(faults)
 
 
 def left_out(
-    chosen: Iterable[Row], families: Sequence[str], ours: frozenset[str] | None = None
+    chosen: Iterable[Row], families: Sequence[str], ours: frozenset[str] | None = None, brokers: int = 1
 ) -> tuple[LeftOut, LeftOut]:
     """The faults that `chain` leaves out of these families, by reason.
 
     Returns:
-        Faults that are pointless in one of these rows, and faults that are impossible on this machine.
+        Faults that are pointless in one of these rows, and faults that are impossible on this machine or with these
+        brokers.
     """
     no_point: LeftOut = {}
     here: LeftOut = {}
     for row, family in product(chosen, families):
-        for _, fault in _faults(family):
+        for _, fault in _faults(family, row):
             if (why := _pointless(row, family, fault)) is not None:
                 no_point.setdefault(why, {})[str(fault)] = None
-            elif (why := why_not_here(fault, ours)) is not None:
+            elif (why := _impossible(family, fault, ours, brokers)) is not None:
                 here.setdefault(why, {})[str(fault)] = None
     return no_point, here
 
@@ -234,8 +263,21 @@ def can_be_done(column: str, sink: str, guarantee: str, variant: str) -> bool:
     return all(_pointless(row, home, fault) is None for fault in faults)
 
 
-def _faults(family: str) -> Iterator[tuple[str, Fault]]:
-    return ((text, parse_fault(text.removesuffix(REPLAY))) for text in CHAINS.get(family, ()))
+def _faults(family: str, row: Row) -> Iterator[tuple[str, Fault]]:
+    texts = CHAINS.get(family, ())
+    if family in LEADERS:
+        kill = LEADERS[family].get(row.support.variant)
+        texts = () if kill is None else (kill,) * LEADER_KILLS
+    return ((text, parse_fault(text.removesuffix(REPLAY))) for text in texts)
+
+
+def brokers_of(family: str, brokers: int) -> int:
+    """The number of brokers of a family's runs if the others have `brokers`."""
+    return REPLICAS_BROKERS if family == REPLICAS or family in LEADERS else brokers
+
+
+def _impossible(family: str, fault: Fault, ours: frozenset[str] | None, brokers: int) -> str | None:
+    return why_not_here(fault, ours) or why_not_with_brokers(fault, brokers_of(family, brokers))
 
 
 def _pointless(row: Row, family: str, fault: Fault) -> str | None:
@@ -251,6 +293,8 @@ def columns(family: str) -> tuple[str, ...]:
     """The column headings of a family: each fault, or the two faults of a pair."""
     if family == RANDOM:
         return (RANDOM,)
+    if family in LEADERS:
+        return tuple(dict.fromkeys(LEADERS[family].values()))
     return tuple(named(pair) for pair in paired(CHAINS[family], lambda text: text.endswith(REPLAY)))
 
 
@@ -289,19 +333,20 @@ def cells(
     made: list[Cell] = []
     for row in chosen:
         for family in families:
-            faults, kills = chain(row, family, ours), RANDOM_KILLS if family == RANDOM else 0
+            faults, kills = chain(row, family, ours, base.brokers), RANDOM_KILLS if family == RANDOM else 0
             if not faults and not kills:
                 continue
             own = len(paired(faults, lambda text: "@" not in text))
             batches = FIRST_BATCH + BATCHES_PER_FAULT * own + BATCHES_PER_KILL * kills
-            batches += REPLICAS_BATCHES if family == REPLICAS else 0
+            brokers = brokers_of(family, base.brokers)
+            batches += REPLICAS_BATCHES if brokers > 1 else 0
             cell = replace(
                 base, sink=row.sink, guarantee=row.support.guarantee, variant=row.support.variant, faults=faults,
                 random_kills=kills, sessions=batches * SESSIONS_PER_BATCH,
                 max_events_per_batch=SESSIONS_PER_BATCH * EVENTS_PER_SESSION,
                 trigger_ms=RANDOM_TRIGGER_MS if kills else base.trigger_ms,
                 transaction_timeout_ms=TIMEOUT_MS if family == TIMEOUT else base.transaction_timeout_ms,
-                brokers=REPLICAS_BROKERS if family == REPLICAS else base.brokers,
+                brokers=brokers,
             )  # fmt: skip
             made += [replace(cell, seed=base.seed + number) for number in range(seeds[row.support.guarantee])]
     return sorted(made, key=lambda cell: cell.seed)

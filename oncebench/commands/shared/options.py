@@ -108,6 +108,11 @@ open_sessions_option = click.option(
     help="Sessions that are in the pipeline's state before the load starts, and never end.",
 )  # fmt: skip
 
+brokers_option = click.option(
+    "--brokers", type=click.Choice(BROKER_CHOICES), default=1, show_default=True,
+    help="Brokers of the Kafka that is started. With 3, every topic has 3 replicas and min.insync.replicas=2.",
+)  # fmt: skip
+
 
 def cell_options(warmup: str = "3") -> Callable[[F], F]:
     """The options for the pipeline. `warmup` is the help text of its default."""
@@ -127,9 +132,7 @@ def _cell_options(warmup: str) -> Sequence[Callable[[F], F]]:
         click.option("--partitions", type=click.IntRange(1, MAX_PARTITIONS), default=2, show_default=True,
                      help="Partitions of the input and output topics, and Spark tasks per batch."),
         open_sessions_option,
-        click.option("--brokers", type=click.Choice(BROKER_CHOICES), default=1, show_default=True,
-                     help="Brokers of the Kafka that is started. With 3, every topic has 3 replicas and "
-                     "min.insync.replicas=2."),
+        brokers_option,
         click.option("--max-events-per-batch", type=click.IntRange(1), metavar="N",
                      help="Maximum of input events per micro-batch [default: no limit]."),
         click.option("--transaction-timeout", "transaction_timeout_ms", type=click.IntRange(1000), default=60_000,

@@ -10,6 +10,9 @@ The marks of a recovery, each in milliseconds after its fault:
 - `longest_gap`: the longest time without a new row.
 - `replayed_rows`: how many rows were made again; always None if the pipeline does not report rows.
 
+The marks count from the failpoint. A fault of one broker of several counts from the loss of that broker: it first waits
+until all replicas are in sync, and the pipeline is stopped meanwhile.
+
 The time of a fault ends at the next fault. Everything in between is attributed to that fault, even an unasked death.
 A mark that did not happen by then, or is unknown, is None. So `caught_up` is None if the next fault, or the end of the
 load, comes sooner than CALM_S after the recovery. In a chain of faults it always does.
@@ -39,6 +42,8 @@ CALM_US = round(CALM_S * 1e6)
 CONTINUED = "pipeline-continued"
 # The supervisor's events in answer to a fault. The last is the clean stop that the fault `end` requests.
 ANSWERS = ("pipeline-killed", "pipeline-failed", CONTINUED, "random-kill", "zombie-left", "pipeline-stopped")
+# What a fault of one broker of several records when it takes the broker away (`oncebench.faults.replicas`).
+BROKER_LOST = ("leader-killed", "leader-stopped", "leader-ends")
 
 
 @dataclass(frozen=True)
@@ -151,7 +156,7 @@ def merged(at_us: Sequence[int], found: Sequence[Recovery]) -> Recovery:
 
 
 def _recovery(fault: Line, end_us: int | None, begun: int, observed: Observed, limit_us: float | None) -> Recovery:
-    fault_us = int(fault["t_us"])
+    fault_us = _acted_us(fault, observed)
 
     def inside(t_us: int) -> bool:
         return t_us > fault_us and (end_us is None or t_us < end_us)
@@ -176,6 +181,13 @@ def _recovery(fault: Line, end_us: int | None, begun: int, observed: Observed, l
         longest_gap=float(np.max(np.diff(edges))) / US_PER_MS if len(edges) > 1 else None,
         replayed_rows=_replayed(observed, restarted, end_us, begun, continued),
     )
+
+
+def _acted_us(fault: Line, observed: Observed) -> int:
+    """When a fault took its broker away; the time of its hit for every other fault."""
+    hit_us = int(fault["t_us"])
+    lost = (line for line in observed.timeline if line["event"] in BROKER_LOST and line.get("hit_us") == hit_us)
+    return max((int(line["t_us"]) for line in lost), default=hit_us)
 
 
 def _limit_us(observed: Observed, fault_us: int) -> float | None:

@@ -194,3 +194,15 @@ def test_an_early_kill_replays_the_batch_of_the_previous_fault() -> None:
 def test_marks_have_one_decimal_and_rows_none() -> None:
     reported = Recovery(1.26, replayed_rows=7).as_json()
     assert (reported["detect"], reported["restart"], repr(reported["replayed_rows"])) == (1.3, None, "7")
+
+
+def test_a_lost_leader_counts_from_its_loss_and_not_from_the_wait_before() -> None:
+    lost_us, back_us = FAULT + 5 * S, FAULT + 8 * S
+    timeline = [
+        {"t_us": lost_us, "event": "leader-killed", "hit_us": FAULT},
+        {"t_us": lost_us, "event": "pipeline-continued", "hit_us": FAULT},
+        {"t_us": back_us, "event": "leader-killed", "hit_us": FAULT + 1},  # of another fault
+    ]
+    run = observed(rows(*BEFORE, back_us, back_us + S), running=[1 * S])
+    (marks,) = recoveries([fault()], replace(run, timeline=timeline))
+    assert marks.longest_gap == 3000.0

@@ -358,3 +358,28 @@ def test_no_link_cut_follows_a_delayed_commit() -> None:
     actions = [parse_fault(text).action for text in matrix.chain(row("kafka", "two-phase"), "link")]
     assert "cut-link" in actions
     assert "cut-link" not in actions[actions.index("late-commit") :]
+
+
+@pytest.mark.parametrize("variant", ["two-phase", "idempotent"])
+def test_each_step_has_a_run_of_twenty_leader_kills(variant: str) -> None:
+    kafka = row("kafka", variant)
+    for family in matrix.LEADERS:
+        (cell,) = matrix.cells([kafka], [family], Cell("", "", ""), matrix.seeds_for(1))
+        (column,) = {str(matrix.named([text])) for text in cell.faults}
+        assert column in matrix.columns(family)
+        assert (len(cell.faults), cell.brokers) == (20, 3)
+        assert all(text.endswith("@after=2") for text in cell.faults[1:])
+    assert matrix.chain(row("kafka", "acknowledged"), "leader-prepare") == ()
+    assert matrix.chain(row("postgres", "two-phase"), "leader-prepare") == ()
+
+
+def test_three_brokers_leave_out_what_needs_one() -> None:
+    kafka = row("kafka", "two-phase")
+    one, three = (matrix.chain(kafka, "link", None, brokers) for brokers in (1, 3))
+    assert any("cut-link" in text for text in one)
+    assert not any("cut-link" in text for text in three)
+    assert matrix.chain(kafka, "kills", None, 3) == matrix.chain(kafka, "kills")
+    _, not_here = matrix.left_out([kafka], ["link"], None, 3)
+    assert "after-prepare:cut-link:3" in not_here["its proxy is in front of one broker only. Leave out --brokers"]
+    (cell,) = matrix.cells([kafka], ["kills"], Cell("", "", "", brokers=3), matrix.seeds_for(1))
+    assert cell.brokers == 3
