@@ -25,6 +25,7 @@ from oncebench.commands.shared.options import (
     publish_option,
     refuse_idle_brokers,
     refuse_idle_postgres,
+    replication_option,
     start_timeout_option,
     work_dir_option,
 )
@@ -88,6 +89,7 @@ class _Share(click.ParamType[tuple[int, int]]):
 @click.option("--seed", type=click.IntRange(0, MAX_SEED - 1000), default=1, show_default=True, help="First seed.")
 @open_sessions_option
 @brokers_option
+@replication_option
 @click.option(
     "--resume",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -118,6 +120,7 @@ def faults(
     seed: int,
     open_sessions: int,
     brokers: int,
+    replication: int | None,
     resume: tuple[Path, ...],
     share: tuple[int, int],
     kafka: KafkaAccess | None,
@@ -147,7 +150,7 @@ def faults(
             exit_code=ExitCode.USAGE,
         )
     chosen = [row for row in rows(sinks) if all(word in _title(row) for word in (only or "").split())]
-    base = Cell("", "", "", rate=RATE, seed=seed, open_sessions=open_sessions, brokers=brokers)
+    base = Cell("", "", "", rate=RATE, seed=seed, open_sessions=open_sessions, brokers=brokers, replication=replication)
     refuse_idle_brokers([base], kafka)
     wanted, started = [*dict.fromkeys(families or EVERYDAY)], ours(kafka)
     planned = cells(chosen, wanted, base, seeds_for(seeds), started)

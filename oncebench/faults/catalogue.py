@@ -15,7 +15,7 @@ from functools import partial
 from oncebench.delivery.contract import AT_MOST_ONCE, EXACTLY_ONCE, Support
 from oncebench.delivery.failpoints import KILL, POINTS, Fault
 from oncebench.delivery.protocols import exactly_once_two_phase, native, protocol_of
-from oncebench.faults import checkpoint, disk, link, process, replicas, server
+from oncebench.faults import checkpoint, disk, link, process, replicas, server, too_few_replicas
 from oncebench.faults.checkpoint import BATCHES_BACK, COMMITS, OFFSETS, damaging
 from oncebench.faults.context import Injection
 from oncebench.faults.roles import GROUP_COORDINATOR, INPUT_LEADER, OUTPUT_LEADER, TRANSACTION_COORDINATOR, Role
@@ -58,6 +58,7 @@ class FaultKind:
         on_executors: whether the pipeline must have executors besides its driver. It then gets two.
         replaces_checkpoint: whether the action puts another checkpoint in place of the run's.
         needs_replicas: whether the action takes one broker of several away. The run must have several.
+        loses: whether Kafka loses rows that it has acknowledged, whatever the sink does.
         needs_direct_connection: whether the action finds the pipeline by its connections to `breaks`. A proxy hides
             those connections.
     """
@@ -77,6 +78,7 @@ class FaultKind:
     replaces_checkpoint: bool = False
     needs_direct_connection: bool = False
     needs_replicas: bool = False
+    loses: bool = False
 
 
 FAULTS: Mapping[str, FaultKind] = {
@@ -152,6 +154,24 @@ FAULTS: Mapping[str, FaultKind] = {
             replicas.rolling_restart,
             breaks=KAFKA,
             needs_replicas=True,
+        ),
+        FaultKind(
+            "refuse-writes",
+            "SIGKILL for one Kafka broker for SECONDS, while each row needs every replica",
+            too_few_replicas.refuse_writes,
+            timed=True,
+            breaks=KAFKA,
+            in_kafka=WRITTEN,
+            needs_replicas=True,
+        ),
+        FaultKind(
+            "elect-unclean",
+            "makes a replica that lacks the newest rows the leader of the output topic's partition 0",
+            too_few_replicas.elect_unclean,
+            breaks=KAFKA,
+            in_kafka=WRITTEN,
+            needs_replicas=True,
+            loses=True,
         ),
         FaultKind(
             "hijack",
@@ -297,6 +317,8 @@ def why_not_applicable(fault: Fault, sink: SuiteSink, support: Support) -> str |
         return f"{kind.name} {support.guarantee} {support.variant} holds no Kafka transactions"
     if action.in_kafka == OPEN and fault.point not in (POINTS if protocol is exactly_once_two_phase else TASK_POINTS):
         return f"{kind.name} {support.variant} has no transaction open at {fault.point}"
+    if action.loses and support.expected_anomaly is None:
+        return f"under {fault.action} Kafka itself loses rows, so only a sink that is broken on purpose takes it"
     if action.fills == disk.OUTPUT and not sink.writes_local_files:
         return f"a run of sink {kind.name} has no output folder"
     if action.breaks is not None and action.breaks not in needed:

@@ -54,7 +54,7 @@ def kill_leader(context: FaultContext, _seconds: float, role: Role) -> Generator
     """Kills the broker with the role. Starts it again when the partition has another leader."""
     if (leader := (yield from _find(context, role))) is None:
         return
-    with _disturbing(leader.cluster):
+    with disturbing(leader.cluster):
         leader.broker.kill()
         _note(context, "leader-killed", leader)
         context.resume_pipeline()
@@ -65,7 +65,7 @@ def bounce_leader(context: FaultContext, _seconds: float, role: Role) -> Generat
     """Shuts the broker with the role down cleanly, while the pipeline runs, and starts it again."""
     if (leader := (yield from _find(context, role))) is None:
         return
-    with _disturbing(leader.cluster):
+    with disturbing(leader.cluster):
         _note(context, "leader-ends", leader)
         context.resume_pipeline()
         yield from _end(leader.broker)
@@ -76,7 +76,7 @@ def stop_leader(context: FaultContext, seconds: float, role: Role) -> Generator[
     """Stops the broker with the role for `seconds`: its connections stay open, and nothing answers."""
     if (leader := (yield from _find(context, role))) is None:
         return
-    with _disturbing(leader.cluster):
+    with disturbing(leader.cluster):
         leader.broker.pause()
         try:
             _note(context, "leader-stopped", leader)
@@ -88,26 +88,26 @@ def stop_leader(context: FaultContext, seconds: float, role: Role) -> Generator[
             leader.broker.resume()
             moved = {} if successor is None else {"moved_to": successor}
             context.note("leader-continued", broker=leader.number, **moved)
-        yield from _in_sync(context, leader.cluster)
+        yield from in_sync(context, leader.cluster)
 
 
 def rolling_restart(context: FaultContext, _seconds: float) -> Generator[None]:
     """Restarts every broker cleanly, the next one when all replicas are in sync again."""
     cluster: KafkaCluster = context.servers[KAFKA]
     yield from waiting(lambda: not cluster.disturbed)
-    with _disturbing(cluster):
+    with disturbing(cluster):
         context.resume_pipeline()
         for number, broker in cluster.brokers.items():
-            if not (yield from _in_sync(context, cluster)):
+            if not (yield from in_sync(context, cluster)):
                 return
             context.note("broker-ends", broker=number)
             yield from _end(broker)
-            yield from _back(context, number, broker)
-        yield from _in_sync(context, cluster)
+            yield from back(context, number, broker)
+        yield from in_sync(context, cluster)
 
 
 @contextmanager
-def _disturbing(cluster: KafkaCluster) -> Iterator[None]:
+def disturbing(cluster: KafkaCluster) -> Iterator[None]:
     """No other fault takes a broker away inside this block. At its end every broker runs."""
     cluster.disturbed = True
     try:
@@ -121,7 +121,7 @@ def _find(context: FaultContext, role: Role) -> Generator[None, None, _Leader | 
     """The broker that has the role at this moment. Idle and None without one."""
     cluster: KafkaCluster = context.servers[KAFKA]
     yield from waiting(lambda: not cluster.disturbed)
-    if (yield from _in_sync(context, cluster)):
+    if (yield from in_sync(context, cluster)):
         place = role.place(context)
         number = None if place is None else cluster.leader(*place)
         if place is not None and number is not None:
@@ -134,14 +134,14 @@ def _find(context: FaultContext, role: Role) -> Generator[None, None, _Leader | 
 def _fail_over(context: FaultContext, leader: _Leader) -> Generator[None]:
     """Waits until another broker leads the partition, then starts the one that is away."""
     with context.server_away():
-        yield from waiting(_now_and_then(lambda: leader.successor() is not None), LIMIT_S)
+        yield from waiting(now_and_then(lambda: leader.successor() is not None), LIMIT_S)
     successor = leader.successor()
     if successor is None:
         context.idle(f"partition {leader.place.partition} of {leader.place.topic} got no other leader")
         return
     context.note("leader-moved", broker=successor)
-    yield from _back(context, leader.number, leader.broker)
-    yield from _in_sync(context, leader.cluster)
+    yield from back(context, leader.number, leader.broker)
+    yield from in_sync(context, leader.cluster)
 
 
 def _end(broker: KafkaBroker) -> Generator[None]:
@@ -151,7 +151,7 @@ def _end(broker: KafkaBroker) -> Generator[None]:
     broker.stop()
 
 
-def _back(context: FaultContext, number: int, broker: KafkaBroker) -> Generator[None]:
+def back(context: FaultContext, number: int, broker: KafkaBroker) -> Generator[None]:
     """Starts a broker while the run goes on."""
     broker.begin_start()
     yield from waiting(lambda: broker.serves, LIMIT_S)
@@ -159,9 +159,9 @@ def _back(context: FaultContext, number: int, broker: KafkaBroker) -> Generator[
     context.note("broker-back", broker=number)
 
 
-def _in_sync(context: FaultContext, cluster: KafkaCluster) -> Generator[None, None, bool]:
+def in_sync(context: FaultContext, cluster: KafkaCluster) -> Generator[None, None, bool]:
     """Waits until every replica is in sync and returns True; idle and False if that takes too long."""
-    yield from waiting(_now_and_then(lambda: cluster.in_sync(_ANSWER_S)), LIMIT_S)
+    yield from waiting(now_and_then(lambda: cluster.in_sync(_ANSWER_S)), LIMIT_S)
     if cluster.in_sync(_ANSWER_S):
         return True
     context.idle(f"the replicas were not in sync within {LIMIT_S:g} s")
@@ -175,7 +175,7 @@ def _note(context: FaultContext, event: str, leader: _Leader) -> None:
     context.note(event, broker=leader.number, leads=f"{topic.removeprefix(f'{run}.')}-{partition}", **controller)
 
 
-def _now_and_then(condition: Callable[[], bool]) -> Callable[[], bool]:
+def now_and_then(condition: Callable[[], bool]) -> Callable[[], bool]:
     """The condition, looked at every _LOOK_S: the supervisor asks far more often."""
     looked = -_LOOK_S
 

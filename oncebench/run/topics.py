@@ -5,6 +5,7 @@ Promise: topics and target are new, empty, and used by this run alone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,18 +41,22 @@ def make_topics(cell: Cell, kafka: Kafka, run: str, folder: Path) -> Topics:
     """Creates the topics and the target of `run`, whose files are in `folder`."""
     own = folder / OUTPUT
     own.mkdir(exist_ok=True)
+
+    def make(name: str, config: Mapping[str, str] | None = None) -> str:
+        return kafka.create_topic(name, cell.partitions, config, replication=cell.replication)
+
     place = Place(
         name=run,
         folder=own,
         partitions=cell.partitions,
         kafka=kafka.access,
-        make_topic=lambda name: kafka.create_topic(name, cell.partitions, OUTPUT_CONFIG),
+        make_topic=lambda name: make(name, OUTPUT_CONFIG),
         schema=SCHEMA,
         key=KEY,
         black_box=cell.black_box,
     )
     return Topics(
-        kafka.create_topic(f"{run}.in", cell.partitions),
-        kafka.create_topic(f"{run}.quarantine", cell.partitions, QUARANTINE_CONFIG),
+        make(f"{run}.in"),
+        make(f"{run}.quarantine", QUARANTINE_CONFIG),
         suite_sinks()[cell.sink].provide(place),
     )

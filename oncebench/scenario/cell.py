@@ -53,6 +53,7 @@ class Cell:
             whole if less than half of it is left then.
         brokers: brokers of the run's own Kafka, each with a replica of every topic.
         workers: workers of a Spark cluster that the run starts on this machine. 0: the Spark of `master`.
+        replication: replicas of the run's topics on the user's own Kafka. None: its default.replication.factor.
         black_box: the user's functions and settings as JSON, for the sink `black-box` only
             (`oncebench.sinks.black_box.target`).
     """
@@ -81,6 +82,7 @@ class Cell:
     warmup_s: float = 3.0
     brokers: int = 1
     workers: int = 0
+    replication: int | None = None
     black_box: str = ""
 
     @property

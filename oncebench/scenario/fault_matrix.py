@@ -112,6 +112,7 @@ CHAINS: Mapping[str, Sequence[str]] = {
         "batch-start:kill-input-leader",
         "after-commit:stop-input-leader:15",
         "mid-write:bounce-input-leader",
+        "before-prepare:refuse-writes:120",
         "mid-commit:rolling-restart",
     ),
     "postgres": (

@@ -33,7 +33,7 @@ HEADINGS: Mapping[str, Sequence[str]] = {
         "trigger_ms", "partitions", "open_sessions", "max_events_per_batch", "transaction_timeout_ms", "on_lost",
         "checkpoint_writing", "state_store", "master", "workers", "spark_conf", "warmup_s", "start_timeout_s",
     ),
-    "Servers": ("brokers", *PARAMETERS, "topic", "postgres"),
+    "Servers": ("brokers", "replication", *PARAMETERS, "topic", "postgres"),
     "Files": ("json_path", "publish", "work_dir", "keep"),
 }  # fmt: skip
 MAX_SEED = 2**64 - 1  # loadgen's random number generator takes 64 bits
@@ -42,6 +42,7 @@ MAX_OUTAGE_S = 3600.0
 MAX_START_TIMEOUT_S = 86_400.0
 MAX_OPEN_SESSIONS = 1_000_000  # ten times the largest number that was tested; all of them are in one batch
 MAX_PARTITIONS = 256  # each is a Spark task and a transactional id; a batch of 256 takes seconds on two cores
+MAX_REPLICATION = 32767  # Kafka sends it as 16 bits
 
 
 class GroupedCommand(click.Command):
@@ -113,6 +114,11 @@ brokers_option = click.option(
     help="Brokers of the Kafka that is started. With 3, every topic has 3 replicas and min.insync.replicas=2.",
 )  # fmt: skip
 
+replication_option = click.option(
+    "--replication", type=click.IntRange(1, MAX_REPLICATION), metavar="N",
+    help="Replicas of each topic that a run makes in your own Kafka [default: its default.replication.factor].",
+)  # fmt: skip
+
 
 def cell_options(warmup: str = "3") -> Callable[[F], F]:
     """The options for the pipeline. `warmup` is the help text of its default."""
@@ -133,6 +139,7 @@ def _cell_options(warmup: str) -> Sequence[Callable[[F], F]]:
                      help="Partitions of the input and output topics, and Spark tasks per batch."),
         open_sessions_option,
         brokers_option,
+        replication_option,
         click.option("--max-events-per-batch", type=click.IntRange(1), metavar="N",
                      help="Maximum of input events per micro-batch [default: no limit]."),
         click.option("--transaction-timeout", "transaction_timeout_ms", type=click.IntRange(1000), default=60_000,
@@ -182,11 +189,17 @@ def refuse_idle_on_lost(cells: Iterable[Cell]) -> None:
 
 
 def refuse_idle_brokers(cells: Iterable[Cell], kafka: KafkaAccess | None) -> None:
-    """Refuses --brokers for a Kafka that the suite does not start.
+    """Refuses --brokers for a Kafka that the suite does not start, and --replication for one that it starts.
 
     Raises:
-        UserError: a cell has several brokers, and the user's own Kafka is used (exit code 2).
+        UserError: a cell has an option that the Kafka of this run does not take (exit code 2).
     """
+    if kafka is None and any(cell.replication for cell in cells):
+        raise UserError(
+            "--replication has no effect on brokers that are started here: each has a replica of every topic. Give "
+            "--brokers 3, or --bootstrap-servers with your own Kafka",
+            exit_code=ExitCode.USAGE,
+        )
     if kafka is not None and any(cell.brokers > 1 for cell in cells):
         raise UserError(
             "--brokers has no effect on your own Kafka. Leave out --brokers, or --bootstrap-servers and --kafka-conf",

@@ -35,7 +35,7 @@ BASELINE: Variant = ("at-least-once", "acknowledged")
 # Fields of a run's configuration in which the two runs of a pair differ.
 _OWN = ("guarantee", "variant", "seed")
 # Fields that older reports lack, and the value that all of their runs had.
-_NEWER: Mapping[str, int] = {"brokers": 1, "workers": 0}
+_NEWER: Mapping[str, int | None] = {"brokers": 1, "workers": 0, "replication": None}
 _SAME_RULES_SINCE = 3  # the schema of reports since which batches, checkpoint and prices follow the present rules
 MACHINE = "machine"
 # This field follows from the rate and from the swept field.
@@ -87,7 +87,7 @@ class Setting:
         """
         config = {name: value for name, value in report.get("config", {}).items() if name not in _OWN}
         for name, usual in _NEWER.items():
-            if config.get(name) == usual:
+            if name in config and config[name] == usual:
                 del config[name]  # as in an older report
         if report.get("schema", 1) < _SAME_RULES_SINCE:
             config["schema"] = report.get("schema", 1)

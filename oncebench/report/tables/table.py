@@ -196,7 +196,7 @@ def _key(report: Report, fields: Sequence[str] = ()) -> tuple[str, ...]:
     if cell.get("random_kills"):
         faults = ", ".join(filter(None, (faults, f"{cell['random_kills']} random kills")))
     state = f"{cell['open_sessions']:,} open sessions" if cell.get("open_sessions") else ""
-    others = [name for name in fields if name not in ("open_sessions", "brokers", _FAULTS)]
+    others = [name for name in fields if name not in ("open_sessions", "brokers", "replication", _FAULTS)]
     setting = setting_text(Setting.of(report), others)
     replicas = replicas_text(report)
     return *configuration_of(report), ", ".join(filter(None, (faults or "none", state, replicas, setting)))

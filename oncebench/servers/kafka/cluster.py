@@ -7,16 +7,20 @@ single broker (see `broker`). If one broker does not start, all are killed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
+from kafka.structs import TopicPartition
 
 from oncebench.downloads.java import Java, find_java
+from oncebench.errors import UserError
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.processes.ports import free_ports
 from oncebench.servers.kafka.broker import STARTS, KafkaBroker
@@ -27,6 +31,7 @@ from oncebench.servers.kafka.topics import Kafka
 
 # Half of what a broker that is alone may take: three brokers must leave room for Spark on a machine with 8 GB.
 _HEAP_MB = 512
+_ANSWER_TIMEOUT_S = 30.0  # two of three brokers serve, and only a starved machine needs more than some ms
 
 
 class KafkaCluster(Kafka):
@@ -89,6 +94,39 @@ class KafkaCluster(Kafka):
         except KafkaError:
             return None
         return int(quorum["topics"][0]["partitions"][0]["leader_id"])
+
+    def existing(self, *topics: str) -> list[str]:
+        """Those of these topics that exist. Kafka makes its internal topics when they are first needed."""
+        found = self.admin().list_topics(timeout=_ANSWER_TIMEOUT_S).topics
+        return [topic for topic in topics if topic in found]
+
+    def configure(self, topic: str, name: str, value: str) -> None:
+        """Changes one setting of a topic. Raises `UserError` if Kafka does not take it within 30 s."""
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        try:
+            self.admin().incremental_alter_configs([resource])[resource].result(_ANSWER_TIMEOUT_S)
+        except KafkaException as error:
+            raise UserError(f"Kafka did not set {name}={value} for {topic}: {error.args[0].str()}") from error
+
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Begins to move a partition to these brokers. Raises `UserError` if Kafka refuses."""
+        place = TopicPartition(topic, partition)
+        try:
+            with closing(KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)) as admin:
+                refused = admin.alter_partition_reassignments({place: list(replicas)})[place]
+        except KafkaError as error:
+            raise UserError(f"Kafka did not move partition {partition} of {topic}: {error}") from error
+        if refused is not None:
+            raise UserError(f"Kafka did not move partition {partition} of {topic}: {refused.__name__}")
+
+    def replicas(self, topic: str, partition: int) -> set[int]:
+        """The brokers that have a replica of a partition; empty without an answer within 30 s."""
+        try:
+            found = self.admin().list_topics(topic, timeout=_ANSWER_TIMEOUT_S).topics[topic]
+        except KafkaException:
+            return set()
+        return set(found.partitions[partition].replicas)
 
     def other_than(self, number: int) -> Kafka:
         """Another broker of the cluster, which answers while broker `number` is away."""

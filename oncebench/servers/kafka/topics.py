@@ -37,16 +37,26 @@ class Kafka:
         return AdminClient({"log_level": 0, **self.access.client})
 
     def create_topic(
-        self, name: str, partitions: int, config: Mapping[str, str] | None = None, begins: str = RUNS
+        self,
+        name: str,
+        partitions: int,
+        config: Mapping[str, str] | None = None,
+        begins: str = RUNS,
+        replication: int | None = None,
     ) -> str:
         """Creates topic `name` and returns the name when every partition has a leader.
 
         Raises `UserError` if the broker refuses (the topic exists, a setting is unknown, this user lacks a right) or
         takes more than 30 s. `begins` is how names of such topics begin: rights on this name alone would not help the
         next call.
+
+        Args:
+            replication: replicas of each partition; None: the cluster's default.
         """
         admin = self.admin()
-        topic = NewTopic(name, num_partitions=partitions, config=dict(config or {}))
+        topic = NewTopic(
+            name, num_partitions=partitions, replication_factor=replication or -1, config=dict(config or {})
+        )
         deadline = time.monotonic() + _TIMEOUT_S
         try:
             admin.create_topics([topic], request_timeout=_TIMEOUT_S)[name].result(_TIMEOUT_S)

@@ -37,8 +37,20 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             ("leader-ends", "leader-moved", "broker-back", "leader-stopped", "leader-continued"),
         ),
         ("two-phase", ("mid-commit:rolling-restart",), ("broker-ends", "broker-back")),
+        ("two-phase", ("before-prepare:refuse-writes:120",), ("too-few-replicas", "broker-back")),
+        (
+            "idempotent",
+            ("before-prepare:kill-group-coordinator", "after-prepare:kill-transaction-coordinator@after=2"),
+            ("leader-killed", "leader-moved", "broker-back"),
+        ),
     ],
-    ids=["output leader killed", "coordinators bounced and stopped", "rolling restart"],
+    ids=[
+        "output leader killed",
+        "coordinators bounced and stopped",
+        "rolling restart",
+        "writes refused",
+        "coordinators killed",
+    ],
 )
 def test_exactly_once_survives_the_loss_of_one_broker(
     three: Lab, tmp_path: Path, variant: str, faults: tuple[str, ...], noted: tuple[str, ...]
@@ -54,7 +66,7 @@ def test_exactly_once_survives_the_loss_of_one_broker(
     assert [fault["hit"] for fault in report["faults"]] == [True] * len(faults)
     events = [line["event"] for line in read_lines(tmp_path / "run" / "timeline.jsonl").items]
     assert set(noted) <= set(events)
-    assert events.count("broker-back") == (3 if "broker-ends" in noted else 1)
+    assert events.count("broker-back") == 3 if "broker-ends" in noted else events.count("broker-back") >= 1
     assert report["faults"][0]["recovery"]["longest_gap"] > 0
     found = replication_of(report)
     assert found is not None

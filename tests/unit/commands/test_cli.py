@@ -90,6 +90,8 @@ def run_command(*words: str, cwd: Path | None = None, **environment: str) -> tup
         ((*GOOD, "--outage", "5"), "--outage has no effect here"),
         ((*GOOD, "--brokers", "3", "--random-kills", "1", "--outage", "5"), "in front of one broker only"),
         ((*GOOD, "--brokers", "3", "--bootstrap-servers", "b:1"), "--brokers has no effect on your own Kafka"),
+        ((*GOOD, "--replication", "3"), "--replication has no effect on brokers that are started here"),
+        (("faults", "--replication", "3"), "--replication has no effect on brokers that are started here"),
         ((*GOOD, "--fault", "mid-commit:rolling-restart"), "one broker has no other to take over. Give --brokers 3"),
         (("compare", "--only", "at-least-once", "--on-lost", "drop"), "--on-lost has no effect here"),
         (("compare", "--sink", "broken-kafka"), "no cells of sink broken-kafka: give --profile broken"),

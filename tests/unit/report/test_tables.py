@@ -287,6 +287,6 @@ def test_a_table_says_the_replication_of_its_figures() -> None:
 
 
 def test_one_broker_is_the_setting_of_reports_without_a_number() -> None:
-    older, one, three = ({"rate": 5.0, **more} for more in ({}, {"brokers": 1}, {"brokers": 3}))
+    older, one, three = ({"rate": 5.0, **more} for more in ({}, {"brokers": 1, "replication": None}, {"brokers": 3}))
     settings = [Setting.of(report(config=config)) for config in (older, one, three)]  # type: ignore[arg-type]
     assert settings[0] == settings[1] != settings[2]
