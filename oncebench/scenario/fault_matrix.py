@@ -32,6 +32,8 @@ TIMEOUT, TIMEOUT_MS = "timeout", 10_000
 REPLICAS, REPLICAS_BROKERS = "replicas", 3
 # More batches, so that rows flow while its last fault restarts each broker; that takes 20 s or more.
 REPLICAS_BATCHES = 40
+# The last fault of the other runs on several brokers restarts one broker.
+FAILOVER_BATCHES = 10
 # Kills in a run of LEADERS. If none of 20 breaks a guarantee, fewer than 14 % do (95 % confidence).
 LEADER_KILLS = 20
 # Kills of the leader that a step of the protocol needs next, by family and variant. The pipeline is stopped at the
@@ -340,7 +342,7 @@ def cells(
             own = len(paired(faults, lambda text: "@" not in text))
             batches = FIRST_BATCH + BATCHES_PER_FAULT * own + BATCHES_PER_KILL * kills
             brokers = brokers_of(family, base.brokers)
-            batches += REPLICAS_BATCHES if brokers > 1 else 0
+            batches += REPLICAS_BATCHES if family == REPLICAS else FAILOVER_BATCHES if brokers > 1 else 0
             cell = replace(
                 base, sink=row.sink, guarantee=row.support.guarantee, variant=row.support.variant, faults=faults,
                 random_kills=kills, sessions=batches * SESSIONS_PER_BATCH,
