@@ -18,7 +18,7 @@ from oncebench.faults.roles import GROUPS, TRANSACTIONS, stored_in
 from oncebench.kafka_access.forms import to_kafka_python
 from oncebench.servers.kafka.broker import KafkaBroker
 from oncebench.servers.kafka.cluster import KafkaCluster, start_cluster
-from oncebench.sinks.kafka import wire, writers
+from oncebench.sinks.kafka import wire
 from oncebench.sinks.kafka.markers import read
 from oncebench.sinks.kafka.names import Names
 from oncebench.sinks.kafka.rows.marking import Marker, offset_commit, put_marker
