@@ -223,6 +223,9 @@ class TransactionalWriter:
         if self.names.own_prefix not in _transactional:
             _forget_older(self.names)
         mine = _transactional.setdefault(self.names.own_prefix, [])
+        for each in mine:
+            if each.waits and self._is_committed(each):
+                each.retire()
         mine[:] = [each for each in mine if self._is_usable(each, batch)]
         transactional = next((each for each in mine if each.open_batch != batch and self._ready(each)), None)
         if transactional is None:
@@ -244,8 +247,11 @@ class TransactionalWriter:
             return False
         if time.monotonic() - transactional.used_at > self.limits.expires_s / 2:
             return False
-        open_batch = transactional.open_batch
-        return open_batch in (None, batch) or self.ended.get(transactional.name) == open_batch
+        return transactional.open_batch == batch or self._is_committed(transactional)
+
+    def _is_committed(self, transactional: Transactional) -> bool:
+        """Whether this worker or the driver has committed its last transaction."""
+        return transactional.open_batch in (None, self.ended.get(transactional.name))
 
     def _ready(self, transactional: Transactional) -> bool:
         """Ends the transaction that the driver committed; returns whether the next may begin.

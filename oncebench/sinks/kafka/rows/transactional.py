@@ -14,7 +14,7 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from confluent_kafka import Producer
-from kafka.errors import KafkaTimeoutError, for_code
+from kafka.errors import KafkaError, KafkaTimeoutError, for_code
 
 from oncebench.delivery.topics.settings import producer_sizes
 from oncebench.kafka_repair.addresses import RECOVERY
@@ -26,6 +26,8 @@ from oncebench.sinks.kafka.rows.produce import COMMON
 
 # For init_transactions, send_offsets and commit: milliseconds on a healthy broker, seconds while it restarts.
 TRANSACTION_LIMIT_S = 60.0
+# For a fence that the next batch waits for, and that can fail without harm.
+RETIRE_LIMIT_S = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +49,7 @@ class Transactional:
         self.sound = True
         self.waits = False
         self.lacks_marker = False
-        self._client = client
+        self._client, self._timeout_ms = client, timeout_ms
         self.used_at = time.monotonic()  # when the coordinator last got a request with this id for sure
         self._failures = 0
         settings = {"transactional.id": self.name, "transaction.timeout.ms": timeout_ms}
@@ -106,6 +108,17 @@ class Transactional:
             kind = for_code(answer.error_code) if answer.error_code > NONE else KafkaTimeoutError
             raise kind(f"the transaction was not committed: {answered(answer.error_code)}")
         self.open_batch = None
+
+    def retire(self) -> None:
+        """Fences its id, once its transaction is committed: a call of librdkafka may still wait, and begin another.
+
+        Such a transaction would have no rows, and Kafka would abort it after its time-out. So a failure is only logged.
+        """
+        try:
+            with Coordinator.of(self._client) as coordinator:
+                coordinator.fence([self.name], self._timeout_ms, RETIRE_LIMIT_S)
+        except KafkaError as error:
+            _log.warning("could not fence %s, which is not used again: %s", self.name, error)
 
     def abort(self) -> None:
         """Aborts the open transaction."""
