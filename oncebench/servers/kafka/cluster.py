@@ -104,8 +104,9 @@ class KafkaCluster(Kafka):
         """Changes one setting of a topic. Raises `UserError` if Kafka does not take it within 30 s."""
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        admin = self.admin()  # it must live until the answer comes
         try:
-            self.admin().incremental_alter_configs([resource])[resource].result(_ANSWER_TIMEOUT_S)
+            admin.incremental_alter_configs([resource])[resource].result(_ANSWER_TIMEOUT_S)
         except KafkaException as error:
             raise UserError(f"Kafka did not set {name}={value} for {topic}: {error.args[0].str()}") from error
 
