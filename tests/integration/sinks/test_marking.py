@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any, cast
 
 import pytest
-from kafka.errors import InvalidProducerEpochError, TransactionAbortableError, for_code
+from kafka.errors import ProducerFencedError, TransactionAbortableError, for_code
 from kafka.protocol.metadata import CoordinatorType
 
 from oncebench.faults.roles import GROUPS, TRANSACTIONS, stored_in
@@ -61,7 +61,7 @@ def test_a_marker_without_librdkafka_is_committed_with_its_rows(kafka: KafkaBrok
         answer = wire.ask_coordinator(admin, late, CoordinatorType.GROUP, marker.group)
     assert for_code(answer.topics[0].partitions[0].error_code) is TransactionAbortableError
     transactional.retire()
-    with pytest.raises(InvalidProducerEpochError):  # nor must it begin another transaction
+    with pytest.raises(ProducerFencedError):  # nor must it begin another transaction
         put_marker(client, transactional.transaction, marker, LIMIT_S)
     assert read(client, marker.group, topic) == found
 
