@@ -106,11 +106,13 @@ def _repeat(ask: Callable[[], int], deadline: float) -> None:
         except AuthorizationError:
             raise
         except KafkaError as error:  # of kafka-python: no answer, or no broker is the coordinator yet
-            if time.monotonic() > deadline:
-                raise KafkaTimeoutError(f"no coordinator took the marker: {error}") from error
+            missing = str(error)
         else:
             if code == NONE:
                 return
-            if code not in PASSES or time.monotonic() > deadline:
+            if code not in PASSES:
                 raise for_code(code)(f"a coordinator refused the marker: {answered(code)}")
+            missing = answered(code)
+        if time.monotonic() > deadline:
+            raise KafkaTimeoutError(f"no coordinator took the marker: {missing}")
         time.sleep(PAUSE_S)
