@@ -51,6 +51,7 @@ class StoredCell(TypedDict, closed=True):
     warmup_s: NotRequired[_Seconds]
     brokers: NotRequired[Count]
     workers: NotRequired[Count]
+    replication: NotRequired[Count | None]
     black_box: NotRequired[str]
 
 
