@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from oncebench.commands.shared.utf8 import refuse_other_bytes
 from oncebench.delivery.errors import PipelineError
 from oncebench.disk_errors import disk_errors
 from oncebench.errors import ExitCode, UserError
@@ -47,6 +48,12 @@ COMMANDS = {
 
 class Commands(click.Group):
     """Imports a command when it is used: together they import Spark and take 0.7 s."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuses arguments that are not UTF-8, for every command."""
+        for argument in args:
+            refuse_other_bytes(argument, "an argument of this command")
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """All names, the most used first."""

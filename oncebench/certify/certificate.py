@@ -6,11 +6,11 @@ scenario that broke a guarantee has the command that runs it again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from oncebench.certify.evidence import command, ended_by_itself, examples, findings, name_of
+from oncebench.certify.evidence import ended_by_itself, examples, findings, name_of
 from oncebench.certify.kept import NONE, STRENGTH, Outcome, proven, strongest
+from oncebench.certify.request import Request
 from oncebench.certify.scenarios import chosen
 
 _MEANS = {
@@ -21,24 +21,15 @@ _MEANS = {
 }
 
 
-def certificate(
-    given: Mapping[str, Any],
-    outcomes: Sequence[Outcome],
-    seed: int,
-    made: str,
-    prices: Sequence[str] = (),
-    beside: str = "",
-) -> str:
+def certificate(request: Request, outcomes: Sequence[Outcome], made: str, prices: Sequence[str] = ()) -> str:
     """Returns the page.
 
     Args:
-        given: the user's functions, see `oncebench.sinks.black_box.target`.
         outcomes: of the scenarios that ran, in the order of the table.
-        seed: the seed of the runs, for the commands.
         made: the last line: the date and the versions.
         prices: one line per figure, see `oncebench.certify.price`.
-        beside: `module:function` with which the prices compare the sink.
     """
+    given = request.given
     kept = strongest(outcomes)
     left = [
         each.name for each in chosen(bool(given["write"])) if each not in [outcome.scenario for outcome in outcomes]
@@ -57,7 +48,7 @@ def certificate(
     if broken:
         lines += ["", "## Evidence"]
     for outcome in broken:
-        lines += ["", f"### {outcome.scenario.name}", "", *_evidence(given, outcome, seed)]
+        lines += ["", f"### {outcome.scenario.name}", "", *_evidence(request, outcome)]
     died = [outcome for outcome in outcomes if ended_by_itself(outcome)]
     if died:
         lines += ["", "## Ends without a fault", ""]
@@ -67,10 +58,10 @@ def certificate(
     if untested:
         lines += ["", "## Not tested", "", *(f"- {each.scenario.name}: {each.undecided}" for each in untested)]
     if prices:
-        lines += ["", f"## Price compared with {beside}", ""]
+        lines += ["", f"## Price compared with {request.beside}", ""]
         lines += ["Medians of both in runs without faults, and the median ratio with its 95 % interval:", ""]
         lines += [f"- {price}" for price in prices]
-    lines += ["", "## How it was tested", "", *_method(given, outcomes, seed), "", made]
+    lines += ["", "## How it was tested", "", *_method(request, outcomes), "", made]
     return "\n".join(lines) + "\n"
 
 
@@ -89,7 +80,7 @@ def _row(outcome: Outcome) -> str:
     return f"| {outcome.scenario.name} | {outcome.scenario.description} | " + " | ".join(verdicts) + " |"
 
 
-def _evidence(given: Mapping[str, Any], outcome: Outcome, seed: int) -> list[str]:
+def _evidence(request: Request, outcome: Outcome) -> list[str]:
     rows = outcome.report["rows"]
     lines = [f"Found: {findings(outcome)}. Expected: {rows['expected']} rows, each once.", ""]
     lines += [f"- {line}" for line in examples(outcome)]
@@ -97,19 +88,19 @@ def _evidence(given: Mapping[str, Any], outcome: Outcome, seed: int) -> list[str
         if fault["hit"]:
             where = "" if fault["batch"] is None else f" in batch {fault['batch']}"
             lines += [f"- fault: {fault['fault']}{where}"]
-    return [*lines, "", "Run this scenario again:", "", f"    {command(given, outcome.scenario, seed)}"]
+    return [*lines, "", "Run this scenario again:", "", f"    {request.command(outcome.scenario)}"]
 
 
-def _method(given: Mapping[str, Any], outcomes: Sequence[Outcome], seed: int) -> list[str]:
+def _method(request: Request, outcomes: Sequence[Outcome]) -> list[str]:
     expected = sum(outcome.report["rows"]["expected"] for outcome in outcomes if outcome.report)
     count = f"{len(outcomes)} scenario{'' if len(outcomes) == 1 else 's'}"
     return [
         "A real Spark job read from a real Kafka and wrote to the sink. Real signals killed and stopped the job. "
-        f"{given['read']} returned the rows that a reader sees. Two auditors computed the expected rows from the "
-        f"input, and compared both: {expected} rows in {count}. A fault acts in one batch of a run, "
+        f"{request.given['read']} returned the rows that a reader sees. Two auditors computed the expected rows from "
+        f"the input, and compared both: {expected} rows in {count}. A fault acts in one batch of a run, "
         "so a race at another moment may stay unseen.",
         "",
         "This command runs all scenarios again:",
         "",
-        f"    {command(given, None, seed)}",
+        f"    {request.command()}",
     ]

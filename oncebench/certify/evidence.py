@@ -1,14 +1,12 @@
-"""Describes the result of a run in words, and returns the command that repeats the run."""
+"""Describes the result of a run in words."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from oncebench.audit.anomalies import CATALOGUE
 from oncebench.certify.kept import STRENGTH, Outcome
-from oncebench.certify.scenarios import Scenario
 
 # The fields of an example that the text has, in this order: field -> the words before its value.
 _WORDS: Mapping[str, str] = {
@@ -72,21 +70,6 @@ def _words(found: Mapping[str, Any]) -> str:
     if found.get("input"):
         parts.append(f"made from the input at partition {found['input'][0][0]}, offset {found['input'][0][1]}")
     return ", ".join(parts)
-
-
-def command(given: Mapping[str, Any], scenario: Scenario | None = None, seed: int = 1) -> str:
-    """Returns the command that certifies the sink; with a scenario, the command that runs it alone."""
-    words = ["oncebench", "certify", *([given["write"]] if given["write"] else ["--format", given["format"]])]
-    for name, value in given["options"].items():
-        words += ["--option", f"{name}={value}"]
-    words += ["--reader", given["read"]]
-    if given["setup"]:
-        words += ["--setup", given["setup"]]
-    for name, value in given["spark"].items():
-        words += ["--spark", f"{name}={value}"]
-    if seed != 1:
-        words += ["--seed", str(seed)]
-    return shlex.join(words + ([] if scenario is None else ["--only", scenario.name]))
 
 
 def name_of(given: Mapping[str, Any]) -> str:

@@ -19,9 +19,9 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from oncebench.certify.evidence import command
 from oncebench.certify.kept import NONE, Outcome, strongest
 from oncebench.certify.price import Price, cells, prices
+from oncebench.certify.request import Request
 from oncebench.certify.scenarios import AT_OWN_POINT, HEALTHY, Scenario, cell_of, chosen, of_own_points
 from oncebench.delivery.errors import PipelineError
 from oncebench.errors import ExitCode, UserError
@@ -32,8 +32,6 @@ from oncebench.report.results import Results
 from oncebench.report.schema import Report
 from oncebench.scenario.cell import Cell
 from oncebench.sinks.black_box.reader import Functions, Unreadable
-from oncebench.sinks.black_box.target import UserMistake
-from oncebench.sinks.reader import NotAnsweredError
 from pipeline.rows import SCHEMA
 
 
@@ -42,16 +40,14 @@ class RunSettings:
     """The sink under test, and where and how its runs take place.
 
     Attributes:
-        given: the user's functions, see `oncebench.sinks.black_box.target`.
-        seed: of the load and of the random kills.
+        request: the sink and the seed.
         results: gets the report of each run.
         place: the work dir, which must be new or empty.
         keep: whether the large files of a run stay in the work dir.
         start_timeout_s: see `Lab`.
     """
 
-    given: Mapping[str, Any]
-    seed: int
+    request: Request
     results: Results
     place: Path
     keep: bool
@@ -60,15 +56,15 @@ class RunSettings:
     @property
     def function(self) -> bool:
         """Whether the sink is a function; else it is a streaming sink of Spark."""
-        return bool(self.given["write"])
+        return bool(self.request.given["write"])
 
     def black_box(self, **other: str) -> str:
         """Returns the user's functions as `Cell.black_box`, with these fields replaced."""
-        return json.dumps({**self.given, **other}, sort_keys=True)
+        return json.dumps({**self.request.given, **other}, sort_keys=True)
 
     def cell(self, scenario: Scenario) -> Cell:
         """Returns the run of a scenario."""
-        return cell_of(scenario, self.function, self.black_box(), self.seed)
+        return cell_of(scenario, self.function, self.black_box(), self.request.seed)
 
     def open(self, expected: Sequence[Cell]) -> AbstractContextManager[tuple[Run, Event]]:
         """Opens the series of these runs, see `open_series`."""
@@ -86,13 +82,7 @@ def check(given: Mapping[str, Any]) -> None:
         output.mkdir()
         target = {**given, "run": "check", "folder": str(output), "kafka": "", "columns": SCHEMA.names}
         with closing(Functions(target)) as functions:
-            try:
-                functions.call("check")
-            except NotAnsweredError as error:
-                names = ", ".join(given[role] for role in ("write", "read", "setup") if given[role])
-                raise UserMistake(
-                    f"{names} cannot be loaded: {error}. Import their modules in a Python shell to find the cause."
-                ) from None
+            functions.check()
 
 
 def run_all(settings: RunSettings, only: Sequence[str]) -> Iterator[Outcome]:
@@ -165,21 +155,19 @@ def _run_scenario(
         return Outcome(scenario, failure=str(error))
     if report["interrupted"]:
         return None
-    report["reproduce"] = command(settings.given, scenario, settings.seed)
+    report["reproduce"] = settings.request.command(scenario)
     return Outcome(scenario, dict(report))
 
 
-def run_prices(settings: RunSettings, beside: str) -> list[Price]:
-    """Runs the function and another one in turn, without faults; returns the prices.
-
-    Args:
-        beside: `module:function` of the other function, which writes where the same reader reads.
+def run_prices(settings: RunSettings) -> list[Price]:
+    """Runs the function and `Request.beside` in turn, without faults; returns the prices.
 
     Raises:
         UserError, PipelineError, OSError: a run failed, no round has a usable speed, or Ctrl-C came.
     """
-    rounds = cells(settings.black_box(), settings.black_box(write=beside), settings.seed)
-    names = (settings.given["write"], beside)
+    beside = settings.request.beside
+    rounds = cells(settings.black_box(), settings.black_box(write=beside), settings.request.seed)
+    names = (settings.request.given["write"], beside)
     pairs: list[tuple[Report, Report]] = []
     with settings.open([cell for pair in rounds for cell in pair]) as (run, interrupted):
         for number, pair in enumerate(rounds, 1):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -13,9 +14,10 @@ from typing import Any
 import click
 
 from oncebench.certify.certificate import certificate
-from oncebench.certify.evidence import command, name_of, result
+from oncebench.certify.evidence import name_of, result
 from oncebench.certify.junit import junit
 from oncebench.certify.kept import STRENGTH, Outcome, keeps, proven, strongest
+from oncebench.certify.request import Request
 from oncebench.certify.runs import RunSettings, check, run_all, run_prices
 from oncebench.commands.shared.options import (
     MAX_SEED,
@@ -24,8 +26,9 @@ from oncebench.commands.shared.options import (
     start_timeout_option,
     work_dir_option,
 )
+from oncebench.commands.shared.utf8 import refuse_other_bytes
+from oncebench.commands.shared.writable import refuse_unwritable, refuse_unwritable_results, write_whole
 from oncebench.delivery.errors import PipelineError
-from oncebench.disk_errors import disk_errors
 from oncebench.errors import ExitCode, UserError
 from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
 
@@ -158,51 +161,66 @@ def certify(
             "--beside compares two functions, and --format tests no function. Leave out one of these options",
             exit_code=ExitCode.USAGE,
         )
+    if options and function:
+        raise UserError(
+            "--option has no effect on a function. It is an option of the sink of --format: leave it out",
+            exit_code=ExitCode.USAGE,
+        )
     given = {
         "write": function, "format": spark_format, "options": _pairs("--option", options), "read": reader,
-        "setup": setup, "cwd": str(Path.cwd()), "spark": _pairs("--spark", spark_settings),
+        "setup": setup, "cwd": _here(), "spark": _pairs("--spark", spark_settings),
     }  # fmt: skip
-    for path in (certificate_path, junit_path):
-        if path is not None and not path.parent.is_dir():
-            raise UserError(f"{path}: there is no folder {path.parent}. Create it", exit_code=ExitCode.USAGE)
     if certificate_path is not None and certificate_path == junit_path:
         raise UserError(f"--certificate and --junit name one file {junit_path}. Name two", exit_code=ExitCode.USAGE)
+    refuse_unwritable("--certificate", certificate_path)
+    refuse_unwritable("--junit", junit_path)
+    refuse_unwritable_results("--results", results_folder)
     check(given)
     if beside:
         check({**given, "write": beside})
+    request = Request(given, seed, require, beside)
     results = Results(results_folder, f"certify-{stamp()}")
-    place = work_dir or default_work_dir("certify")
-    settings = RunSettings(given, seed, results, place, keep, start_timeout_s)
+    settings = RunSettings(request, results, work_dir or default_work_dir("certify"), keep, start_timeout_s)
     outcomes: list[Outcome] = []
     for outcome in run_all(settings, only):
         outcomes.append(outcome)
         click.echo(f"{outcome.scenario.name}: {result(outcome)}")
         if outcome.broken(STRENGTH[0]):
-            click.echo(f"  {command(given, outcome.scenario, seed)}")
-    prices, interrupted = _prices(settings, beside) if beside else ([], False)
+            click.echo(f"  {request.command(outcome.scenario)}")
+    prices, interrupted = _prices(settings) if beside else ([], False)
     for price in prices:
         click.echo(f"price: {price}")
-    page = certificate(given, outcomes, seed, _made(), prices, beside)
-    xml = junit(given, outcomes, require or STRENGTH[0], seed)
-    written = results.write_text(".md", page), results.write_text(".xml", xml)
-    for path, text in ((certificate_path, page), (junit_path, xml)):
-        if path is not None:
-            with disk_errors(path):
-                path.write_text(text, "utf-8")
+    # Before the files, because a disk may refuse them.
     keeps_what = "keeps in the scenarios that ran" if only else "keeps"
     click.echo(f"\n{name_of(given)} {keeps_what}: {strongest(outcomes)}{'' if proven(outcomes) else ' (not proven)'}")
+    page, xml = certificate(request, outcomes, _made(), prices), junit(request, outcomes)
+    written = results.write_text(".md", page), results.write_text(".xml", xml)
+    for path, text, kept in ((certificate_path, page, written[0]), (junit_path, xml, written[1])):
+        if path is not None:
+            write_whole(path, text, f"take the same text from {kept}")
     click.echo(f"certificate {written[0]}\nJUnit XML   {written[1]}\nreports     {results.runs}", err=True)
     sys.exit(ExitCode.INTERRUPTED if interrupted else _exit_code(outcomes, require))
 
 
-def _prices(settings: RunSettings, beside: str) -> tuple[list[str], bool]:
+def _here() -> str:
+    """Returns the current folder, whose path the processes of a run get as text.
+
+    Raises:
+        UserError: the path is not UTF-8 (exit code 2).
+    """
+    folder = Path.cwd()
+    refuse_other_bytes(str(folder), "the path of this folder")
+    return str(folder)
+
+
+def _prices(settings: RunSettings) -> tuple[list[str], bool]:
     """Returns a line per figure, and whether Ctrl-C came.
 
     A failure and Ctrl-C become a line, so that the certificate is written all the same.
     """
     place = settings.place.with_name(f"{settings.place.name}-price")
     try:
-        return [each.text for each in run_prices(replace(settings, place=place), beside)], False
+        return [each.text for each in run_prices(replace(settings, place=place))], False
     except KeyboardInterrupt:  # the second Ctrl-C
         return ["not measured: interrupted"], True
     except (UserError, PipelineError, OSError) as error:
@@ -223,7 +241,11 @@ def _pairs(option: str, texts: tuple[str, ...]) -> dict[str, Any]:
                 f"{option} {text}: this is not KEY=VALUE. Give a key, an equals sign and a value",
                 exit_code=ExitCode.USAGE,
             )
-    return dict(text.split("=", maxsplit=1) for text in texts)
+    pairs = [text.split("=", maxsplit=1) for text in texts]
+    for key, count in Counter(key for key, _ in pairs).items():
+        if count > 1:
+            raise UserError(f"{option} {key}=.. is given {count} times. Give each key once", exit_code=ExitCode.USAGE)
+    return dict(pairs)
 
 
 def _made() -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,9 +26,9 @@ from oncebench.commands.shared.options import (
     work_dir_option,
 )
 from oncebench.commands.shared.postgres import postgres_option
+from oncebench.commands.shared.writable import refuse_unwritable, write_whole
 from oncebench.delivery.failpoints import FORM
-from oncebench.disk_errors import disk_errors
-from oncebench.errors import ExitCode, UserError
+from oncebench.errors import ExitCode
 from oncebench.experiments.series import bytes_needed
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.lab.disk import prepare_disks
@@ -134,8 +132,8 @@ def run(
     else:
         click.echo(summary(report, place))
         if json_path:
-            with disk_errors(Path(json_path), f"instead of --json take the same report from {place / FILE}"):
-                Path(json_path).write_text(json.dumps(report, indent=1), "utf-8")
+            instead = f"instead of --json take the same report from {place / FILE}"
+            write_whole(Path(json_path), json.dumps(report, indent=1), instead)
     sys.exit(ExitCode.INTERRUPTED if report["interrupted"] else exit_code([report]))
 
 
@@ -145,36 +143,8 @@ def require_writable(json_path: str | None) -> None:
     Raises:
         UserError: the report cannot be written (exit code 2).
     """
-    if json_path in (None, "-"):
-        return
-    path = Path(str(json_path))
-    trouble = None
-    if path.is_dir():
-        trouble = "it is a folder. Give a file in it"
-    elif not path.parent.is_dir():
-        trouble = f"there is no folder {path.parent}. Create it"
-    elif (error := _refusal(path.resolve())) is not None:
-        trouble = f"it cannot be written ({error.strerror}). Give another file"
-    if trouble:
-        raise UserError(f"--json {path}: {trouble}, or print the report with --json -", exit_code=ExitCode.USAGE)
-
-
-def _refusal(path: Path) -> OSError | None:
-    """The error of a first try to write the file; None: it can be written.
-
-    Permissions do not show everything: root may write to /proc, where no file can be created.
-    """
-    try:
-        if path.is_file():
-            path.open("ab").close()
-        elif not path.exists():
-            path.touch()
-            path.unlink()
-        elif not os.access(path, os.W_OK):  # a pipe is not tried: it would wait for its reader
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    except OSError as error:
-        return error
-    return None
+    path = None if json_path in (None, "-") else Path(str(json_path))
+    refuse_unwritable("--json", path, ", or print the report with --json -")
 
 
 def _spark(_lab: Lab) -> Engine:

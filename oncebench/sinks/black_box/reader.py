@@ -11,19 +11,20 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from threading import Timer
+from threading import Event, Timer
 from typing import Any, ClassVar
 
 import orjson
 
 from oncebench.delivery.errors import ReadError
-from oncebench.sinks.black_box.target import UserMistake
+from oncebench.sinks.black_box.names import UserMistake
 from oncebench.sinks.reader import (
     NOTHING,
     OFFSET_BITS,
@@ -42,6 +43,8 @@ LIMIT_S = 120.0
 SHARE, PAUSE_S = 0.1, 0.25
 # Seconds for which the final read repeats a reader that raises: a server may be busy with the end of the run.
 AGAIN_S = 10.0
+# Seconds for a child whose pipe is closed to end: the kernel writes the memory of a crash to disk first.
+ENDS_S = 10.0
 _HOME = Path(__file__).resolve().parents[3]
 
 
@@ -60,7 +63,7 @@ class Functions:
         """Executes a command in the child; returns the rows of its answer.
 
         Args:
-            command: check, setup or read, see `oncebench.sinks.black_box.serve`.
+            command: check with a role, setup or read, see `oncebench.sinks.black_box.serve`.
 
         Raises:
             UserMistake: a function cannot be used.
@@ -69,7 +72,8 @@ class Functions:
         child = self._running()
         assert child.stdin is not None, "the child has pipes"
         assert child.stdout is not None, "the child has pipes"
-        timer = Timer(LIMIT_S, child.kill)
+        late = Event()
+        timer = Timer(LIMIT_S, lambda: (late.set(), child.kill()))
         timer.start()
         try:
             child.stdin.write(f"{command}\n".encode())
@@ -80,8 +84,9 @@ class Functions:
         finally:
             timer.cancel()
         if not line:
+            why = f"it gave no answer within {LIMIT_S:g} s" if late.is_set() else _how_ended(child)
             self.close()
-            raise NotAnsweredError(f"the process of the function ended, or gave no answer within {LIMIT_S:g} s")
+            raise NotAnsweredError(why)
         answer = orjson.loads(line)
         if "mistake" in answer:
             raise UserMistake(answer["mistake"])
@@ -89,6 +94,22 @@ class Functions:
             raise NotAnsweredError(answer["error"])
         found: list[list[Any]] = answer["rows"]
         return found
+
+    def check(self) -> None:
+        """Checks the names of the user's files, and that each function can be loaded and called.
+
+        Raises:
+            UserMistake: a function cannot be used.
+        """
+        self.call("check names")
+        for role in ("write", "read", "setup"):
+            try:
+                self.call(f"check {role}")
+            except NotAnsweredError as error:
+                raise UserMistake(
+                    f"{self._target[role]} cannot be loaded: {error}. Import its module in a Python shell to find the "
+                    "cause."
+                ) from None
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._child is None or self._child.poll() is not None:
@@ -113,6 +134,17 @@ class Functions:
             self._child.kill()
             self._child.communicate()
             self._child = None
+
+
+def _how_ended(child: subprocess.Popen[bytes]) -> str:
+    """Returns how the child ended, whose pipe is closed."""
+    try:
+        code = child.wait(ENDS_S)
+    except subprocess.TimeoutExpired:
+        return "it closed all files of its process"
+    if code >= 0:
+        return f"its process ended with exit code {code}"
+    return f"{signal.Signals(-code).name} ended its process"
 
 
 class Unreadable(ReadError):

@@ -2,42 +2,48 @@
 
 TARGET is a target as JSON, see `oncebench.sinks.black_box.target`. Each line on standard input is a command:
 
-- `check` loads all functions, and checks their parameters;
+- `check names` refuses files that hide other modules, see `oncebench.sinks.black_box.names`;
+- `check write`, `check read` and `check setup` load a function, and check that a run can call it;
 - `setup` calls the set-up, if there is one;
 - `read` calls the reader.
 
 The answer to each command is one line of JSON on standard output: `{"rows": [..]}`, or `{"mistake": text}` if a
 function cannot be used, or `{"error": text}` if a function raised.
 
-Promise: a user's function that crashes, hangs or prints disturbs only this process.
+Promise: a user's function that crashes, hangs or prints disturbs only this process. A function that reads standard
+input finds it empty.
 """
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import orjson
 
-from oncebench.sinks.black_box.target import UserMistake, enter, load
+from oncebench.sinks.black_box.calls import refuse_uncallable, refuse_unfinished
+from oncebench.sinks.black_box.names import UserMistake, refuse_taken_names
+from oncebench.sinks.black_box.target import enter, load
 
 
 def main(target: Mapping[str, Any]) -> None:
     """Answers commands until standard input ends."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what the user's functions print must not mix with the answers
+    # The user's functions must not take the commands, and what they print must not mix with the answers.
+    commands, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
     enter(target)
-    commands = {"check": _check, "setup": _setup, "read": _read}
-    for line in sys.stdin:
+    for line in commands:
+        name, _, role = line.strip().partition(" ")
         try:
-            answer = orjson.dumps(commands[line.strip()](target), default=str)
+            answer = orjson.dumps(_COMMANDS[name](target, role), default=str)
         except UserMistake as mistake:
             answer = _packed("mistake", str(mistake))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             text = str(error).strip()
             answer = _packed("error", f"{type(error).__name__}: {text.splitlines()[0] if text else 'no text'}")
         answers.write(answer + b"\n")
@@ -49,30 +55,22 @@ def _packed(kind: str, text: str) -> bytes:
     return orjson.dumps({kind: text.encode("utf-8", "backslashreplace").decode()})
 
 
-def _check(target: Mapping[str, Any]) -> dict[str, Any]:
-    """Loads every function, and checks that it can be called as a run calls it."""
-    for role, arguments, how in (("write", 2, "(df, batch_id)"), ("read", 0, "()"), ("setup", 0, "()")):
-        if target[role]:
-            _takes(load(target[role], target["cwd"]), arguments, f"{target[role]}{how}")
+def _check(target: Mapping[str, Any], role: str) -> dict[str, Any]:
+    """Loads a function, and checks that a run can call it."""
+    if role == "names":
+        refuse_taken_names(Path(target["cwd"]))
+    elif target[role]:
+        refuse_uncallable(load(target[role], target["cwd"]), target[role], role)
     return {"rows": []}
 
 
-def _takes(function: Callable[..., Any], arguments: int, called: str) -> None:
-    try:
-        inspect.signature(function).bind(*range(arguments))
-    except TypeError as error:
-        raise UserMistake(f"a run calls {called}, which fails: {error}. Change the function's parameters.") from None
-    except ValueError:  # written in C, without a signature
-        return
-
-
-def _setup(target: Mapping[str, Any]) -> dict[str, Any]:
+def _setup(target: Mapping[str, Any], _role: str) -> dict[str, Any]:
     if target["setup"]:
-        load(target["setup"], target["cwd"])()
+        refuse_unfinished(load(target["setup"], target["cwd"])(), target["setup"])
     return {"rows": []}
 
 
-def _read(target: Mapping[str, Any]) -> dict[str, Any]:
+def _read(target: Mapping[str, Any], _role: str) -> dict[str, Any]:
     found = load(target["read"], target["cwd"])()
     if not isinstance(found, Iterable) or isinstance(found, (str, bytes, Mapping)):
         raise UserMistake(
@@ -121,6 +119,9 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "item"):
         return _plain(value.item())
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+_COMMANDS = {"check": _check, "setup": _setup, "read": _read}
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from oncebench.delivery.failpoints import FIRST_BATCH, Failpoints, begin_batch
 from oncebench.delivery.protocols import native
 from oncebench.delivery.quarantine import without_rejected
 from oncebench.delivery.tasks import partition_of_first_attempt
+from oncebench.sinks.black_box.calls import refuse_unfinished
 from oncebench.sinks.black_box.target import enter, load
 
 if TYPE_CHECKING:
@@ -110,8 +111,8 @@ class BlackBox(Sink):
         enter(settings.output)
         self.state = settings.checkpoint.parent / "failpoints.json"
         self._results: Accumulator[list[tuple[int, int]]] | None = None
-        write: str = settings.output["write"]
-        self.write_batch = load(write, settings.output["cwd"]) if settings.variant == FUNCTION else None
+        self.name: str = settings.output["write"]
+        self.write_batch = load(self.name, settings.output["cwd"]) if settings.variant == FUNCTION else None
 
     def start(self, _support: Support, _generation: int, _decided: Sequence[Mapping[str, Any]]) -> None:
         """See `Sink.start`. Checks nothing, because the inside of the user's sink is unknown."""
@@ -160,7 +161,7 @@ def call(batch: Batch, sink: Any, _journal: Any, _on_lost: str) -> None:
     results = sink.results(rows.sparkSession.sparkContext)
     passed: DataFrame = map_in_arrow(rows, PassingTask(batch.id, batch.failpoints, results).__call__, rows.schema)
     with _ended_tasks_watched(batch, results, sink.partitions), batch.timed("run"):
-        sink.write_batch(passed, batch.id)
+        refuse_unfinished(sink.write_batch(passed, batch.id), sink.name)
     batch.results = [Written(partition, counted, 0) for partition, counted in sorted(dict(results.value).items())]
     batch.failpoint("after-prepare")
     pass_decision_failpoints(batch)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from oncebench.sinks.black_box.names import UserMistake
 from oncebench.sinks.black_box.reader import BlackBoxReader, Functions
 from oncebench.sinks.black_box.sink import KINDS
-from oncebench.sinks.black_box.target import FOLDER, UserMistake
+from oncebench.sinks.black_box.target import FOLDER
 from oncebench.sinks.reader import NotAnsweredError
 from oncebench.sinks.suite import Place, SuiteSink, Traits
 

@@ -16,8 +16,8 @@ for each run.
 | columns, key | the names of the rows' columns, and the column that is the key of a record |
 | output | the name of the sink in texts |
 
-Promise: in every process of a run, the functions run in the user's folder, and are imported from there or from an
-installed package. The environment holds RUN, FOLDER and KAFKA.
+Promise: in every process of a run, the functions run in the user's folder. Their modules are imported from there, or
+from an installed package if the folder has no such module. The environment holds RUN, FOLDER and KAFKA.
 
 Failures: a function cannot be loaded (`UserMistake`).
 """
@@ -28,29 +28,23 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any
 
-from oncebench.delivery.errors import RefusedStart
+from oncebench.sinks.black_box.names import UserMistake, module_and_name
 
 # Environment variables for the user's functions: a name and a folder that no other run has, and the address of the
 # run's Kafka.
 RUN, FOLDER, KAFKA = "ONCEBENCH_RUN", "ONCEBENCH_OUTPUT", "ONCEBENCH_KAFKA"
 
 
-class UserMistake(RefusedStart):
-    """A user's function cannot be used. The message has the reason, and what to change."""
-
-    exit_code: ClassVar[int] = 2
-
-
 def enter(target: Mapping[str, Any]) -> None:
     """Makes this process and its children run in the user's folder, with the environment of the run."""
     cwd = str(target["cwd"])
     os.chdir(cwd)
-    if cwd not in sys.path:
-        sys.path.append(cwd)
+    # First, as in Spark's workers, so that every process imports the same file.
+    sys.path[:] = [cwd, *(each for each in sys.path if each != cwd)]
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    os.environ["PYTHONPATH"] = os.pathsep.join([*filter(None, paths), *([] if cwd in paths else [cwd])])
+    os.environ["PYTHONPATH"] = os.pathsep.join([cwd, *(each for each in paths if each not in ("", cwd))])
     for variable, field in ((RUN, "run"), (FOLDER, "folder"), (KAFKA, "kafka")):
         os.environ[variable] = str(target[field])
 
@@ -61,9 +55,7 @@ def load(spec: str, cwd: str) -> Callable[..., Any]:
     Raises:
         UserMistake: the module cannot be imported, or has no such function.
     """
-    module, colon, name = spec.partition(":")
-    if not colon or not module or not name:
-        raise UserMistake(f"{spec!r} is not module:function. Give both names, such as my_module:write_batch.")
+    module, name = module_and_name(spec)
     try:
         found = import_module(module)
     except ModuleNotFoundError as error:
@@ -76,6 +68,11 @@ def load(spec: str, cwd: str) -> Callable[..., Any]:
             f"module {module!r} imports {error.name!r}, which is not installed. Install it in the Python that runs "
             "this command."
         ) from error
+    except SystemExit as error:
+        raise UserMistake(
+            f"the import of {module!r} raised SystemExit({error.code!r}). Put the code that ends the program below "
+            "`if __name__ == '__main__':`."
+        ) from None
     except Exception as error:
         raise UserMistake(f"the import of {module!r} raised {_named(error)}. Correct the module.") from error
     function: Any = found

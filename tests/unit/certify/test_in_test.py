@@ -19,6 +19,7 @@ import pytest
 from oncebench.certify import in_test
 from oncebench.certify.in_test import Certify
 from oncebench.certify.junit import junit
+from oncebench.certify.request import Request
 from oncebench.certify.scenarios import HEALTHY
 from oncebench.processes.child import Child
 from tests import ROOT
@@ -102,7 +103,7 @@ def test_the_command_takes_these_options(mine: ModuleType, tmp_path: Path) -> No
 def test_a_broken_guarantee_fails_with_an_example_and_the_command(
     mine: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    xml = junit(GIVEN, [outcome(HEALTHY), outcome(DUP=60)], "exactly-once", 1)
+    xml = junit(Request(GIVEN), [outcome(HEALTHY), outcome(DUP=60)])
     ends(monkeypatch, 3, xml)
     assert fails(mine, tmp_path) == (
         "of_mine.sink:write breaks exactly-once.\n\n"
@@ -116,7 +117,7 @@ def test_a_broken_guarantee_fails_with_an_example_and_the_command(
 def test_a_scenario_without_an_answer_fails_the_test(
     mine: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ends(monkeypatch, 1, junit(GIVEN, [outcome(HEALTHY), outcome(verdict="vacuous")], "exactly-once", 1))
+    ends(monkeypatch, 1, junit(Request(GIVEN), [outcome(HEALTHY), outcome(verdict="vacuous")]))
     text = fails(mine, tmp_path)
     assert text.startswith("of_mine.sink:write is not proven to keep exactly-once.\n\nkill-after-call has no answer: ")
     assert "healthy" not in text

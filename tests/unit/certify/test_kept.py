@@ -12,6 +12,7 @@ from oncebench.certify.certificate import certificate
 from oncebench.certify.evidence import result
 from oncebench.certify.junit import junit
 from oncebench.certify.kept import NONE, STRENGTH, Outcome, keeps, proven, strongest
+from oncebench.certify.request import Request
 from oncebench.certify.scenarios import HEALTHY, SCENARIOS, Scenario, cell_of, chosen, of_own_points
 from oncebench.delivery.failpoints import parse_fault
 
@@ -65,8 +66,8 @@ def test_a_run_without_an_answer_proves_nothing_and_breaks_nothing(silent: Outco
     outcomes = [outcome(HEALTHY), silent]
     assert not proven(outcomes)
     assert strongest(outcomes) == "exactly-once"
-    assert "not proven" in certificate(GIVEN, outcomes, 1, "")
-    assert ElementTree.fromstring(junit(GIVEN, outcomes, "exactly-once", 1)).get("skipped") == "1"
+    assert "not proven" in certificate(Request(GIVEN), outcomes, "")
+    assert ElementTree.fromstring(junit(Request(GIVEN), outcomes)).get("skipped") == "1"
 
 
 @pytest.mark.parametrize("found", [outcome(), outcome(DUP=60)])
@@ -77,7 +78,7 @@ def test_a_run_that_was_too_slow_to_finish_condemns_no_sink_and_proves_nothing(f
     assert [slow.broken(guarantee) for guarantee in STRENGTH] == [{}, {}, {}]
     assert not proven(outcomes)
     assert result(slow) == f"not tested: {reason}"
-    page = certificate(GIVEN, outcomes, 1, "")
+    page = certificate(Request(GIVEN), outcomes, "")
     assert "| kill-after-call | the job is killed | not tested | not tested | not tested |" in page
     assert f"- kill-after-call: {reason}\n" in page
 
@@ -88,7 +89,7 @@ def test_a_weaker_guarantee_is_kept_where_a_stronger_one_is_broken() -> None:
 
 
 def test_a_certificate_has_the_evidence_and_the_command_of_each_broken_guarantee() -> None:
-    page = certificate(GIVEN, [outcome(HEALTHY), outcome(DUP=60)], 7, "Made today.")
+    page = certificate(Request(GIVEN, 7), [outcome(HEALTHY), outcome(DUP=60)], "Made today.")
     assert page.startswith("# mine:write keeps in the scenarios that ran: at-least-once\n")
     assert "| kill-after-call | the job is killed | broken | kept | broken |" in page
     assert "60 extra copies (DUP: rows visible more than once)" in page
@@ -99,7 +100,9 @@ def test_a_certificate_has_the_evidence_and_the_command_of_each_broken_guarantee
 def test_the_title_says_no_more_than_the_scenarios_prove() -> None:
     every = [outcome(each) for each in chosen(True)]
     silent = Outcome(every[-1].scenario, failure="it died")
-    titles = [certificate(GIVEN, part, 1, "").splitlines()[0] for part in (every, every[:-1], [*every[:-1], silent])]
+    titles = [
+        certificate(Request(GIVEN), part, "").splitlines()[0] for part in (every, every[:-1], [*every[:-1], silent])
+    ]
     assert titles == [
         "# mine:write keeps exactly-once",
         "# mine:write keeps in the scenarios that ran: exactly-once",
@@ -110,13 +113,13 @@ def test_the_title_says_no_more_than_the_scenarios_prove() -> None:
 def test_a_scenario_fails_in_junit_if_it_breaks_the_required_guarantee() -> None:
     outcomes = [outcome(HEALTHY), outcome(DUP=60)]
     for guarantee, failures in (("exactly-once", "1"), ("at-least-once", "0")):
-        suite = ElementTree.fromstring(junit(GIVEN, outcomes, guarantee, 1))
+        suite = ElementTree.fromstring(junit(Request(GIVEN, require=guarantee), outcomes))
         assert suite.get("failures") == failures
         assert suite.get("tests") == "2"
 
 
 def test_junit_shows_what_xml_cannot_contain() -> None:
-    found = ElementTree.fromstring(junit(GIVEN, [Outcome(KILL, failure="\x1b[31mno\x00\udcff")], "exactly-once", 1))
+    found = ElementTree.fromstring(junit(Request(GIVEN), [Outcome(KILL, failure="\x1b[31mno\x00\udcff")]))
     assert [each.get("message") for each in found.iter("skipped")] == ["\\x1b[31mno\\x00\\udcff"]
 
 
@@ -141,9 +144,9 @@ def test_each_failpoint_of_the_sinks_own_becomes_a_scenario() -> None:
 
 
 def test_a_certificate_names_the_scenarios_that_were_not_run() -> None:
-    page = certificate(GIVEN, [outcome(HEALTHY)], 1, "")
+    page = certificate(Request(GIVEN), [outcome(HEALTHY)], "")
     assert "not run, so this is not proven: kill-at-batch-start, kill-amid-call, " in page
-    none_left = certificate(GIVEN, [outcome(HEALTHY, LOSS=1)], 1, "")
+    none_left = certificate(Request(GIVEN), [outcome(HEALTHY, LOSS=1)], "")
     assert "more scenarios cannot change the answer. These were not run: kill-at-batch-start, " in none_left
 
 
@@ -151,6 +154,15 @@ def test_a_job_that_the_sink_ended_is_named_although_every_guarantee_is_kept() -
     died = outcome(unasked=2)
     says = "the job ended by itself 2 times: stopped: QueryDied"
     assert result(died) == f"kept: 480 of 480 rows, each once; {says}"
-    assert f"- kill-after-call: {says}\n" in certificate(GIVEN, [outcome(HEALTHY), died], 1, "")
+    assert f"- kill-after-call: {says}\n" in certificate(Request(GIVEN), [outcome(HEALTHY), died], "")
     assert "ended by itself" not in result(outcome())
-    assert "Ends without a fault" not in certificate(GIVEN, [outcome(HEALTHY)], 1, "")
+    assert "Ends without a fault" not in certificate(Request(GIVEN), [outcome(HEALTHY)], "")
+
+
+def test_a_certificate_repeats_the_options_that_decide_its_answer() -> None:
+    request = Request(GIVEN, 7, "at-least-once", "mine:plain")
+    page, xml = certificate(request, [outcome(HEALTHY), outcome(DUP=60)], ""), junit(request, [outcome(DUP=60)])
+    whole = "oncebench certify mine:write --reader mine:read --require at-least-once"
+    assert f"all scenarios again:\n\n    {whole} --beside mine:plain --seed 7\n" in page
+    assert f"    {whole} --seed 7 --only kill-after-call\n" in page
+    assert f"{whole} --seed 7 --only kill-after-call<" in xml

@@ -12,12 +12,13 @@ import pytest
 
 from oncebench.certify import runs
 from oncebench.certify.kept import Outcome
+from oncebench.certify.request import Request
 from oncebench.certify.runs import RunSettings
 from oncebench.certify.scenarios import SCENARIOS
 from oncebench.errors import ExitCode, UserError
 from oncebench.report.results import Results
+from oncebench.sinks.black_box.names import UserMistake
 from oncebench.sinks.black_box.reader import Unreadable
-from oncebench.sinks.black_box.target import UserMistake
 
 GIVEN = {
     "write": "mine:write", "format": "", "options": {}, "read": "mine:read", "setup": "", "cwd": "/me", "spark": {},
@@ -37,7 +38,7 @@ def certify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., It
 
         monkeypatch.setattr(runs, "open_series", opened)
         (tmp_path / "cells" / "001").mkdir(parents=True, exist_ok=True)
-        return runs.run_all(RunSettings(GIVEN, 1, Results(tmp_path, "c"), tmp_path, False, 1.0), only)
+        return runs.run_all(RunSettings(Request(GIVEN), Results(tmp_path, "c"), tmp_path, False, 1.0), only)
 
     return start
 

@@ -15,7 +15,7 @@ from oncebench.cli import cli
 from oncebench.commands import certify as command
 from oncebench.errors import ExitCode, UserError
 from oncebench.scenario.supports import all_supports, installed, require_sinks
-from oncebench.sinks.black_box.target import UserMistake
+from oncebench.sinks.black_box.names import UserMistake
 
 MINE = "def write(df, batch_id): pass\ndef read(): return []\n"
 
@@ -42,6 +42,18 @@ def certify(*arguments: str) -> Any:
         (("--format", "parquet", "--reader", "mine:read", "--beside", "mine:write"), "--beside compares two functions"),
         (("mine:write", "--reader", "mine:read", "--spark", "x"), "--spark x: this is not KEY=VALUE"),
         (("mine:write", "--reader", "mine:read", "--junit", "no/where.xml"), "there is no folder no. Create it"),
+        (
+            ("mine:write", "--reader", "mine:read", "--junit", "/proc/j.xml"),
+            "--junit /proc/j.xml: it cannot be written",
+        ),
+        (("mine:write", "--reader", "mine:read", "--certificate", "/proc/c.md"), "--certificate /proc/c.md: it cannot"),
+        (("mine:write", "--reader", "mine:read", "--results", "/proc/r"), "--results /proc/r: /proc cannot be written"),
+        (("mine:write", "--reader", "mine:read", "--results", "mine.py/r"), "--results mine.py/r: mine.py cannot be"),
+        (("mine:write", "--reader", "mine:read", "--option", "path=x"), "--option has no effect on a function"),
+        (("--format", "x", "--reader", "mine:read", "--option", "k=1", "--option", "k=2"), "k=.. is given 2 times"),
+        (("mine:write", "--reader", "mine:read", "--spark", "k=1", "--spark", "k=1"), "--spark k=.. is given 2 times"),
+        (("m\udcff:write", "--reader", "mine:read"), r"an argument of this command is not UTF-8: m\xff:write."),
+        (("mine:write", "--reader", "mine:read", "--setup", "a:\udc80"), r"not UTF-8: a:\x80."),
     ],
 )
 def test_a_mistake_is_named_before_anything_starts(arguments: tuple[str, ...], says: str, folder: Path) -> None:
@@ -50,6 +62,15 @@ def test_a_mistake_is_named_before_anything_starts(arguments: tuple[str, ...], s
     assert says in str(found.exception)
     assert found.exception.exit_code == 2
     assert [path.name for path in folder.iterdir() if path.name not in ("mine.py", "__pycache__")] == []
+
+
+def test_a_folder_whose_path_is_not_utf8_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = folder / "m\udcff"
+    there.mkdir()
+    monkeypatch.chdir(there)
+    found = certify("mine:write", "--reader", "mine:read")
+    assert isinstance(found.exception, UserError)
+    assert r"/m\xff. Write it again" in str(found.exception)
 
 
 def outcome(verdict: str, **anomalies: int) -> Outcome:
@@ -143,6 +164,22 @@ def test_a_folder_for_the_results_keeps_the_users_own_folder_clean(
     assert found.exit_code == 0, found.exception
     assert sorted(path.suffix for path in (elsewhere / "tables").iterdir()) == [".md", ".xml"]
     assert not (folder / "results").exists()
+
+
+def test_the_answer_is_printed_although_the_disk_refuses_the_certificate(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def runs(*_: Any) -> Any:
+        (folder / "there").rmdir()
+        yield outcome("kept")
+
+    (folder / "there").mkdir()
+    monkeypatch.setattr(command, "run_all", runs)
+    found = certify("mine:write", "--reader", "mine:read", "--certificate", "there/c.md")
+    assert "keeps: exactly-once" in found.stdout
+    assert isinstance(found.exception, UserError)
+    assert "there/c.md can't be written: the folder does not exist" in str(found.exception)
+    assert "take the same text from results/local/tables/certify-" in str(found.exception)
 
 
 def test_a_function_of_the_user_is_in_no_list_and_no_matrix() -> None:

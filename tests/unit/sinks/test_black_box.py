@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from oncebench.kafka_access.access import KafkaAccess
+from oncebench.sinks.black_box.names import UserMistake
 from oncebench.sinks.black_box.reader import BlackBoxReader, Functions, Unreadable, new_rows
 from oncebench.sinks.black_box.suite import SUITE_SINKS
-from oncebench.sinks.black_box.target import UserMistake
 from oncebench.sinks.reader import NotAnsweredError, rows_of
 from oncebench.sinks.suite import Place
 from pipeline.rows import KEY, SCHEMA
@@ -33,6 +33,15 @@ def none(): return None
 def raises(): raise OSError("no such table")
 def prints(): print("hello"); return [row()]
 def exits(): os._exit(3)
+def gives_up(): raise SystemExit("no server")
+def asks(): return [row(session_key=input("name? "))]
+async def later(df=None, batch_id=None): pass
+async def some(df=None, batch_id=None): yield row()
+def yields(df=None, batch_id=None): yield row()
+def hidden(df=None, batch_id=None): return later()
+class Writer:
+    async def __call__(self, df, batch_id): pass
+writer = Writer()
 def huge(): return [row(total=2**70)]
 def torn(): raise ValueError(chr(0xdcff))
 def where(): return [row(session_key=os.getcwd()), row(session_key=os.environ["ONCEBENCH_OUTPUT"])]
@@ -45,6 +54,9 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "mine.py").write_text(MODULE)
     (tmp_path / "wrong.py").write_text("import not_there\n")
     (tmp_path / "torn.py").write_text("def f(:\n")
+    (tmp_path / "quits.py").write_text("import sys\nsys.exit(4)\n")
+    (tmp_path / "dies.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
+    (tmp_path / "ends.py").write_text("import os\nos._exit(4)\n")
     return tmp_path
 
 
@@ -77,6 +89,21 @@ def opened() -> Iterator[list[Functions]]:
         ({"write": "mine:one"}, r"a run calls mine:one\(df, batch_id\), which fails: too many"),
         ({"read": "mine:write"}, r"a run calls mine:write\(\), which fails: missing"),
         ({"setup": "mine:one"}, r"a run calls mine:one\(\), which fails"),
+        ({"write": "./mine:write"}, r"names a file. Give the module without a path.*: mine:write\.$"),
+        ({"write": "mine.py:write"}, r"names a file. Give the module without a path.*: mine:write\.$"),
+        ({"read": "sub/mine.py:read"}, r"names a file. Give the module without a path.*: sub\.mine:read\.$"),
+        ({"read": "/mine.py:read"}, r"names a file"),
+        ({"setup": ".mine:leaves"}, r"begins with a dot. Give the whole name of the module: mine:leaves\.$"),
+        ({"write": "quits:f"}, r"the import of 'quits' raised SystemExit\(4\). Put the code that ends the program"),
+        ({"write": "dies:f"}, "dies:f cannot be loaded: SIGSEGV ended its process. Import its module"),
+        ({"read": "ends:f"}, "ends:f cannot be loaded: its process ended with exit code 4. Import its module"),
+        ({"write": "mine:later"}, "mine:later is an async function, so a call of it runs nothing"),
+        ({"write": "mine:writer"}, "mine:writer is an async function"),
+        ({"write": "mine:some"}, "mine:some is an async function"),
+        ({"read": "mine:some"}, "mine:some is an async function"),
+        ({"write": "mine:yields"}, "mine:yields is a generator function, because it has a `yield`"),
+        ({"setup": "mine:yields"}, "mine:yields is a generator function"),
+        ({"setup": "mine:later"}, "mine:later is an async function"),
     ],
 )
 def test_a_function_that_cannot_be_used_is_refused_with_what_to_change(
@@ -84,8 +111,65 @@ def test_a_function_that_cannot_be_used_is_refused_with_what_to_change(
 ) -> None:
     opened.append(Functions(target(folder, **fields)))
     with pytest.raises(UserMistake, match=says) as refused:
-        opened[0].call("check")
+        opened[0].check()
     assert refused.value.exit_code == 2
+
+
+def test_a_set_up_that_has_not_run_is_refused(folder: Path, opened: list[Functions]) -> None:
+    opened.append(Functions(target(folder, setup="mine:hidden")))
+    with pytest.raises(UserMistake, match="mine:hidden returned a coroutine, so a call of it runs nothing"):
+        opened[0].call("setup")
+
+
+@pytest.mark.parametrize("name", ["pipeline.py", "oncebench/__init__.py", "random.py", "json/__init__.py", "kafka.py"])
+def test_a_file_that_would_replace_a_module_of_ours_is_refused(
+    name: str, folder: Path, opened: list[Functions]
+) -> None:
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_text("def write(df, batch_id): pass\n")
+    opened.append(Functions(target(folder)))
+    with pytest.raises(
+        UserMistake, match=f"{name.removesuffix('/__init__.py')} has the name of .* Rename it"
+    ) as refused:
+        opened[0].check()
+    assert str(folder) in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["tools.py", "tests/__init__.py", "kafka/settings.txt"])
+def test_a_file_whose_name_no_process_needs_is_the_users_own(name: str, folder: Path, opened: list[Functions]) -> None:
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_text(f"{MODULE}\nimport confluent_kafka, kafka.errors\n")
+    module = "mine" if name.endswith(".txt") else name.removesuffix(".py").removesuffix("/__init__")
+    opened.append(Functions(target(folder, write=f"{module}:write", read=f"{module}:read")))
+    opened[0].check()
+    assert len(opened[0].call("read")) == 3
+
+
+def test_a_function_that_reads_standard_input_finds_it_empty(folder: Path, opened: list[Functions]) -> None:
+    opened.append(Functions(target(folder, read="mine:asks")))
+    with pytest.raises(NotAnsweredError, match="EOFError"):
+        opened[0].call("read")
+
+
+@pytest.mark.parametrize(
+    ("read", "says"),
+    [("mine:gives_up", "SystemExit: no server"), ("mine:exits", "^its process ended with exit code 3$")],
+)
+def test_a_function_that_ends_its_process_is_named_with_the_end(
+    read: str, says: str, folder: Path, opened: list[Functions]
+) -> None:
+    opened.append(Functions(target(folder, read=read)))
+    with pytest.raises(NotAnsweredError, match=says):
+        opened[0].call("read")
+
+
+def test_a_function_that_takes_too_long_is_named_with_its_limit(
+    folder: Path, opened: list[Functions], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncebench.sinks.black_box.reader.LIMIT_S", 0.01)
+    opened.append(Functions(target(folder)))
+    with pytest.raises(NotAnsweredError, match=r"^it gave no answer within 0\.01 s$"):
+        opened[0].call("read")
 
 
 @pytest.mark.parametrize(
