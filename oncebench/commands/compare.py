@@ -11,6 +11,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from oncebench.commands.scenario_files.series import open_scenarios
 from oncebench.commands.shared.failed_runs import FailedRuns
 from oncebench.commands.shared.interruption import progress_message, suppress_interruption
 from oncebench.commands.shared.options import (
@@ -26,20 +27,23 @@ from oncebench.commands.shared.options import (
     work_dir_option,
 )
 from oncebench.commands.shared.postgres import postgres_option
+from oncebench.commands.shared.writable import refuse_unwritable_results
 from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.series import at_least_s, run_series
 from oncebench.kafka_access.access import KafkaAccess
+from oncebench.lab.lab import START_TIMEOUT_S
 from oncebench.measure import exit_code
 from oncebench.report.comparisons import comparison
 from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
 from oncebench.report.schema import Report
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import require_possible
-from oncebench.scenario.profiles import PROFILES, by_profile
+from oncebench.scenario.profiles import PROFILES, Profile, by_profile
 from oncebench.scenario.rounds import in_rounds
 from oncebench.scenario.sweeps import SWEEPS
 from oncebench.servers.sink_servers import ours
 
+_ELSEWHERE = "Correct this, or run the command in another folder"
 FEW_RUNS = 3  # no estimate of the duration for so few runs
 # Printed last, because make reports only "Error 1".
 _MEANING: Mapping[int, str] = {
@@ -50,6 +54,7 @@ _MEANING: Mapping[int, str] = {
 
 
 @click.command(cls=GroupedCommand)
+@click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...", type=click.Path(path_type=Path))
 @click.option(
     "--profile",
     type=click.Choice(sorted(PROFILES)),
@@ -75,7 +80,7 @@ _MEANING: Mapping[int, str] = {
 @click.option(
     "--repeat",
     type=click.IntRange(1),
-    help=f"Rounds over the healthy cells [default: {by_profile(attrgetter('repeat'))}].",
+    help=f"Rounds over the healthy cells [default: {by_profile(attrgetter('repeat'))}; with scenarios 1].",
 )
 @load_options(rate=by_profile(attrgetter("rate")), duration=by_profile(attrgetter("duration_s")))
 @cell_options(warmup=by_profile(attrgetter("warmup_s")))
@@ -83,7 +88,10 @@ _MEANING: Mapping[int, str] = {
 @postgres_option
 @work_dir_option
 @keep_option
+@click.pass_context
 def compare(
+    context: click.Context,
+    scenarios: tuple[Path, ...],
     profile: str,
     sinks: tuple[str, ...],
     only: str | None,
@@ -100,9 +108,13 @@ def compare(
     A cell is one run: sink, guarantee, variant, faults and load. `oncebench list --profile NAME` prints a profile's
     cells as commands.
 
+    SCENARIO are files of `oncebench run --save`, whose cells run instead of a profile. An option on the command line
+    overrides every file.
+
     \b
     Examples:
       oncebench compare
+      oncebench compare mine.toml theirs.toml --repeat 5
       oncebench compare --profile cost --sink postgres --repeat 5
       oncebench compare --profile cost --sweep rate
 
@@ -126,32 +138,29 @@ def compare(
       full        the published series: standard, with five rounds of the
                   healthy cells
     """
+    start_timeout_s = START_TIMEOUT_S
     chosen_profile = PROFILES[profile]
-    given = {name for name in options if _source(name) is not ParameterSource.DEFAULT}
-    if "warmup_s" not in given:
-        options["warmup_s"] = chosen_profile.warmup_s
-    if "rate" not in given:
-        options["rate"] = str(chosen_profile.rate)
-    if not given & {"duration", "sessions"}:
-        flat_out = options["rate"] == "max"
-        options |= {"sessions": chosen_profile.sessions} if flat_out else {"duration": chosen_profile.duration_s}
-    cells = chosen_profile.select_cells(base_cell(**options), sinks)
+    if scenarios:
+        series = context.with_resource(open_scenarios(context, scenarios))
+        cells, kafka, start_timeout_s = series.cells, series.kafka, series.start_timeout_s
+    else:
+        cells = _of_profile(chosen_profile, options, sinks)
     name: Callable[[Cell], str] = attrgetter("title")
     brief: Callable[[Cell], str] = attrgetter("brief")
     if sweep is not None:
         cells = list(SWEEPS[sweep].of([cell for cell in cells if not cell.faulted]))
         name = brief = SWEEPS[sweep].name
         if not cells:
-            raise UserError(
-                f"profile {profile} has no healthy cell, and a sweep runs healthy cells only", exit_code=ExitCode.USAGE
-            )
+            where = "the scenarios have" if scenarios else f"profile {profile} has"
+            raise UserError(f"{where} no healthy cell, and a sweep runs healthy cells only", exit_code=ExitCode.USAGE)
     cells = _select(cells, name, only)
     refuse_idle_postgres(cell.sink for cell in cells)
     refuse_idle_on_lost(cells)
     refuse_idle_brokers(cells, kafka)
+    refuse_unwritable_results("the results in", PUBLISHED if publish else LOCAL, _ELSEWHERE)
     require_possible((cell for cell in cells if not cell.on_this_machine), ours(kafka))
-    rounds = in_rounds(cells, repeat or chosen_profile.repeat)
-    results = Results(PUBLISHED if publish else LOCAL, f"{profile}-{stamp()}")
+    rounds = in_rounds(cells, repeat or (1 if scenarios else chosen_profile.repeat))
+    results = Results(PUBLISHED if publish else LOCAL, f"{'scenarios' if scenarios else profile}-{stamp()}")
     reports: list[Report] = []
     failed_runs = FailedRuns()
     if len(rounds) > FEW_RUNS:
@@ -159,7 +168,7 @@ def compare(
     try:
         place = work_dir or default_work_dir("compare")
         with suppress_interruption():
-            reports.extend(run_series(rounds, results, kafka, place, keep, failed_runs, brief))
+            reports.extend(run_series(rounds, results, kafka, place, keep, failed_runs, brief, start_timeout_s))
     finally:  # print what was measured, also if a later cell or the clean-up failed
         if reports:
             _print(reports, results)
@@ -177,6 +186,19 @@ def compare(
     if worst in _MEANING:
         click.echo(f"exit code {worst}: {_MEANING[worst]}", err=True)
     sys.exit(ExitCode.ERROR if failed_runs.lines and worst == ExitCode.KEPT else worst)
+
+
+def _of_profile(profile: Profile, options: dict[str, Any], sinks: tuple[str, ...]) -> list[Cell]:
+    """Returns the cells of a profile, with its own load where no option gives another."""
+    given = {name for name in options if _source(name) is not ParameterSource.DEFAULT}
+    if "warmup_s" not in given:
+        options["warmup_s"] = profile.warmup_s
+    if "rate" not in given:
+        options["rate"] = str(profile.rate)
+    if not given & {"duration", "sessions"}:
+        flat_out = options["rate"] == "max"
+        options |= {"sessions": profile.sessions} if flat_out else {"duration": profile.duration_s}
+    return profile.select_cells(base_cell(**options), sinks)
 
 
 def _source(name: str) -> ParameterSource | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +12,9 @@ from typing import Any
 
 import click
 
+from oncebench.commands.scenario_files.argument import read_scenario, refused_by_file, settled
+from oncebench.commands.scenario_files.saved import refuse_as_new_file
+from oncebench.commands.scenario_files.saved import save as save_scenario
 from oncebench.commands.shared.options import (
     GroupedCommand,
     base_cell,
@@ -25,8 +29,8 @@ from oncebench.commands.shared.options import (
     start_timeout_option,
     work_dir_option,
 )
-from oncebench.commands.shared.postgres import postgres_option
-from oncebench.commands.shared.writable import refuse_unwritable, write_whole
+from oncebench.commands.shared.postgres import given_postgres, postgres_option
+from oncebench.commands.shared.writable import refuse_unwritable, refuse_unwritable_results, write_whole
 from oncebench.delivery.failpoints import FORM
 from oncebench.errors import ExitCode
 from oncebench.experiments.series import bytes_needed
@@ -56,6 +60,7 @@ EARLIER_NAMES = {"delivery": "guarantee"}
     cls=GroupedCommand,
     context_settings={"token_normalize_func": lambda name: EARLIER_NAMES.get(name, name)},
 )
+@click.argument("scenario", required=False, type=click.Path(path_type=Path), is_eager=True, callback=read_scenario)
 @click.option("--sink", required=True, help="Sink that the pipeline writes to; see `oncebench list`.")
 @click.option("--guarantee", required=True, help="Delivery guarantee: at-most-once, at-least-once or exactly-once.")
 @click.option(
@@ -80,6 +85,12 @@ EARLIER_NAMES = {"delivery": "guarantee"}
 )
 @outage_option
 @click.option(
+    "--save",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write these settings to a new scenario file, and run nothing.",
+)
+@click.option(
     "--json",
     "json_path",
     metavar="PATH",
@@ -89,42 +100,40 @@ EARLIER_NAMES = {"delivery": "guarantee"}
 @work_dir_option
 @keep_option
 @start_timeout_option
+@click.pass_context
 def run(
-    sink: str,
-    guarantee: str,
-    variant: str | None,
-    faults: tuple[str, ...],
+    context: click.Context,
     kafka: KafkaAccess | None,
+    save: Path | None,
     json_path: str | None,
     work_dir: Path | None,
     keep: bool,
     start_timeout_s: float,
-    **options: Any,
+    **_options: Any,
 ) -> None:
     """Run one cell (a sink under one guarantee, healthy or with faults) and judge it.
 
     Prints a summary, or the report as JSON with --json -. The report is also in the work dir.
 
+    SCENARIO is a file of options that --save has written: one `option = value` per line. An option on the command line
+    overrides the file; an option that can be repeated replaces the file's whole list.
+
     \b
-    Example:
+    Examples:
       oncebench run --sink kafka --guarantee exactly-once \\
         --fault after-commit:kill
+      oncebench run scenario.toml --seed 2
     """
-    support = support_of(sink, guarantee, variant)
     require_writable(json_path)
-    refuse_idle_postgres([sink])
-    cell = replace(
-        base_cell(**options),
-        sink=sink,
-        guarantee=guarantee,
-        variant=support.variant,
-        faults=tuple(map(checked_fault, faults)),
-    )
-    refuse_idle_on_lost([cell])
-    refuse_idle_brokers([cell], kafka)
-    refuse_idle_outage(cell)
-    require_possible([cell], ours(kafka))
+    if save is not None:
+        refuse_as_new_file(save)
+    cell = asked_cell(context, kafka)
+    if save is not None:
+        save_scenario(save, context, cell, given_postgres(context))
+        click.echo(f"{cell.title}\nRun it with: {shlex.join(['oncebench', 'run', str(save)])}")
+        return
     place = work_dir or default_work_dir("run")
+    refuse_unwritable_results("the results in", LOCAL, "Correct this, or run the command in another folder")
     report = run_one(cell, place, kafka, keep, start_timeout_s=start_timeout_s)
     Results(LOCAL, f"run-{stamp()}").add(report)
     if json_path == "-":
@@ -135,6 +144,36 @@ def run(
             instead = f"instead of --json take the same report from {place / FILE}"
             write_whole(Path(json_path), json.dumps(report, indent=1), instead)
     sys.exit(ExitCode.INTERRUPTED if report["interrupted"] else exit_code([report]))
+
+
+# Options that are no part of a cell.
+_OTHER = ("scenario", "save", "json_path", "work_dir", "keep", "start_timeout_s", "bootstrap_servers", "kafka_conf",
+          "kafka_set")  # fmt: skip
+
+
+def asked_cell(context: click.Context, kafka: KafkaAccess | None) -> Cell:
+    """Returns the cell that the options of this command make, after all checks.
+
+    Raises:
+        UserError: the options do not fit together, or make no possible cell (exit code 2).
+    """
+    options = {name: value for name, value in settled(context).items() if name not in _OTHER}
+    sink, guarantee, variant, faults = (options.pop(name) for name in ("sink", "guarantee", "variant", "faults"))
+    with context.scope(cleanup=False), refused_by_file(context):
+        support = support_of(sink, guarantee, variant)
+        refuse_idle_postgres([sink])
+        cell = replace(
+            base_cell(**options),
+            sink=sink,
+            guarantee=guarantee,
+            variant=support.variant,
+            faults=tuple(map(checked_fault, faults)),
+        )
+        refuse_idle_on_lost([cell])
+        refuse_idle_brokers([cell], kafka)
+        refuse_idle_outage(cell)
+        require_possible([cell], ours(kafka))
+    return cell
 
 
 def require_writable(json_path: str | None) -> None:

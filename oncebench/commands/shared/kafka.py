@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
+from oncebench.commands.scenario_files.argument import refused_by_file
 from oncebench.errors import ExitCode, UserError
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.kafka_access.forms import weaknesses
@@ -33,7 +34,9 @@ def kafka_options(servers_help: str = "Your own Kafka; without it, a broker is s
             kafka_set: Sequence[tuple[str, str]],
             **options: Any,
         ) -> Any:
-            return command(*arguments, kafka=access_of(bootstrap_servers, kafka_conf, kafka_set), **options)
+            with refused_by_file(click.get_current_context()):
+                kafka = access_of(bootstrap_servers, kafka_conf, kafka_set)
+            return command(*arguments, kafka=kafka, **options)
 
         decorated: Any = with_access
         for option in (

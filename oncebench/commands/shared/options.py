@@ -34,7 +34,7 @@ HEADINGS: Mapping[str, Sequence[str]] = {
         "checkpoint_writing", "state_store", "master", "workers", "spark_conf", "warmup_s", "start_timeout_s",
     ),
     "Servers": ("brokers", *PARAMETERS, "topic", "postgres"),
-    "Files": ("json_path", "publish", "work_dir", "keep"),
+    "Files": ("save", "json_path", "publish", "work_dir", "keep"),
 }  # fmt: skip
 MAX_SEED = 2**64 - 1  # loadgen's random number generator takes 64 bits
 MAX_WARMUP_S = 86_400.0
@@ -150,13 +150,20 @@ def _cell_options(warmup: str) -> Sequence[Callable[[F], F]]:
     )  # fmt: skip
 
 
+def _given(name: str) -> bool:
+    """Whether a user has written the option: on the command line, or in a scenario file for the same sink."""
+    source = click.get_current_context().get_parameter_source
+    other = any(source(each) is ParameterSource.COMMANDLINE for each in ("sink", "guarantee", "variant"))
+    return source(name) is ParameterSource.COMMANDLINE or (source(name) is ParameterSource.DEFAULT_MAP and not other)
+
+
 def refuse_idle_postgres(sinks: Iterable[str]) -> None:
     """Refuses a --postgres that no sink would use.
 
     Raises:
         UserError: the option was given, and none of these sinks writes to PostgreSQL (exit code 2).
     """
-    given = click.get_current_context().get_parameter_source("postgres") is ParameterSource.COMMANDLINE
+    given = _given("postgres")
     if given and not any("postgres" in suite_sinks()[sink].traits.services for sink in sinks):
         able = ", ".join(name for name, sink in suite_sinks().items() if "postgres" in sink.traits.services)
         raise UserError(
@@ -170,7 +177,7 @@ def refuse_idle_on_lost(cells: Iterable[Cell]) -> None:
     Raises:
         UserError: the option was given, and none of these cells uses a two-phase variant (exit code 2).
     """
-    given = click.get_current_context().get_parameter_source("on_lost") is ParameterSource.COMMANDLINE
+    given = _given("on_lost")
     if given and not any(is_two_phase(cell) for cell in cells):
         raise UserError(
             "--on-lost has no effect here. Only a two-phase variant can lose a decided transaction",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import click
+from click.core import ParameterSource
 
 from oncebench.errors import ExitCode, UserError
 
@@ -30,6 +31,12 @@ def _use_postgres(context: click.Context, _option: click.Parameter, dsn: str | N
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = dsn
     context.call_on_close(lambda: _restore(before))
+
+
+def given_postgres(context: click.Context) -> str | None:
+    """Returns the user's server that the option of a command names; None if the option was not given."""
+    source = context.get_parameter_source("postgres")
+    return None if source in (None, ParameterSource.DEFAULT) else os.environ.get(VARIABLE)
 
 
 def _restore(before: str | None) -> None:

@@ -19,7 +19,7 @@ _MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|
 _UNTRIED = re.compile(r"yarn|k8s://.+|mesos://.+")
 _SETTING = re.compile(r"(?P<name>spark\.[^=\s]+)=(?P<value>.*)", re.DOTALL)
 # Spark hides the values of these names in its own logs (spark.redaction.regex).
-_SECRET = re.compile(r"(?i)secret|password|token|access[.]?key")
+SECRET = re.compile(r"(?i)secret|password|token|access[.]?key")
 MOST_WORKERS = 8  # each takes a JVM and an executor: 1.5 GB
 MASTER_HELP = "Spark master: local[2], or spark://host:7077 for a standalone cluster."
 
@@ -78,7 +78,7 @@ def check_settings(texts: Sequence[str]) -> None:
                 exit_code=ExitCode.USAGE,
             )
         name = setting["name"]
-        if _SECRET.search(name):
+        if SECRET.search(name):
             raise UserError(
                 f"--spark-conf {name}: every user of this machine can read a secret in a command line. Leave it out",
                 exit_code=ExitCode.USAGE,

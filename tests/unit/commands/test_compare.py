@@ -123,9 +123,9 @@ def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fails: set[int]) ->
 
     def series(cells: list[Cell], *others: Any) -> Iterator[dict[str, Any]]:
         for number, cell in enumerate(cells):
-            ran.append((cell, others[-1](cell)))
+            ran.append((cell, others[-2](cell)))
             if number in fails:
-                others[-2](cell, UserError(f"no room for {number}", exit_code=5))
+                others[-3](cell, UserError(f"no room for {number}", exit_code=5))
             else:
                 yield report(reproduce="again")
 

@@ -1,0 +1,166 @@
+"""The form of a scenario file: TOML, in which each key is an option of `oncebench run` without its dashes.
+
+Promise: a file with an unknown key, a wrong type or a secret is refused, with its line and what to do. Values that the
+command line would refuse are refused later, by the options themselves (`oncebench.commands.scenario_files.argument`).
+
+Failures: the file cannot be read, or is refused (`UserError`, exit code 2).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from oncebench.commands.shared.spark import SECRET
+from oncebench.errors import ExitCode, UserError
+from oncebench.kafka_access.refused import is_secret
+
+# A password in an address, such as postgresql://me:secret@host/db.
+_PASSWORD_IN_URL = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
+# The same in the form of libpq: host=h password=secret.
+_PASSWORD_IN_DSN = re.compile(r"(?i)(^|\s|[?&])(password|passfile_password|sslpassword)\s*=")
+# What pydantic calls a wrong type -> the words of a refusal.
+_EXPECTED = {
+    "int_type": "a whole number", "int_from_float": "a whole number", "float_type": "a number",
+    "string_type": "a text in quotes", "list_type": "a list of texts",
+}  # fmt: skip
+
+
+class Form(BaseModel):
+    """The keys of a file, all optional; an alias has dashes in place of underscores."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, alias_generator=lambda name: name.replace("_", "-"))
+
+    sink: str | None = None
+    guarantee: str | None = None
+    variant: str | None = None
+    fault: list[str] | None = None
+    random_kills: int | None = None
+    outage: float | None = None
+    rate: float | str | None = None
+    duration: float | None = None
+    sessions: int | None = None
+    shape: str | None = None
+    record_bytes: int | None = None
+    seed: int | None = None
+    trigger: int | None = None
+    partitions: int | None = None
+    open_sessions: int | None = None
+    max_events_per_batch: int | None = None
+    transaction_timeout: int | None = None
+    on_lost: str | None = None
+    checkpoint_writing: str | None = None
+    state_store: str | None = None
+    master: str | None = None
+    spark_conf: list[str] | None = None
+    warmup: float | None = None
+    start_timeout: float | None = None
+    brokers: int | None = None
+    bootstrap_servers: str | None = None
+    kafka_conf: str | None = None
+    kafka_set: list[str] | None = None
+    postgres: str | None = None
+
+
+KEYS = tuple(field.alias or name for name, field in Form.model_fields.items())
+
+
+class Lines:
+    """The lines of a file, for messages.
+
+    Args:
+        path: the file, as the user has given it.
+        text: its content.
+    """
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.path = path
+        self._lines = text.splitlines()
+
+    def at(self, key: str) -> str:
+        """Returns `FILE:LINE` of a key; `FILE` if no line begins with it."""
+        begins = re.compile(rf"\s*[\"']?{re.escape(key)}[\"']?\s*[=.]|\s*\[+\s*{re.escape(key)}\b")
+        found = (number for number, line in enumerate(self._lines, 1) if begins.match(line))
+        return next((f"{self.path}:{number}" for number in found), str(self.path))
+
+    def refusal(self, key: str, text: str) -> UserError:
+        """Returns the error for a key."""
+        return UserError(f"{self.at(key)}: {text}", exit_code=ExitCode.USAGE)
+
+
+def read_form(path: Path) -> tuple[dict[str, Any], Lines]:
+    """Reads a file; returns its values by key, and its lines. A relative `kafka-conf` begins at the file's folder.
+
+    Raises:
+        UserError: the file cannot be read, is not TOML, or is refused (exit code 2).
+    """
+    try:
+        text = path.read_text("utf-8")
+        values = tomllib.loads(text)
+    except OSError as error:
+        raise UserError(
+            f"the scenario file {path} cannot be read: {error.strerror}. `oncebench run --save FILE` writes one",
+            exit_code=ExitCode.USAGE,
+        ) from None
+    except ValueError as error:  # not UTF-8, or not TOML; the text has the line
+        raise UserError(f"{path} is not a TOML file: {error}. Correct the file", exit_code=ExitCode.USAGE) from None
+    lines = Lines(path, text)
+    try:
+        Form.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise _refused(lines, str(first["loc"][0]), first["type"], first["loc"][1:], values) from None
+    for key, why in secrets(values):
+        raise lines.refusal(key, why)
+    if "kafka-conf" in values:
+        values["kafka-conf"] = os.path.normpath(path.parent / values["kafka-conf"])
+    return values, lines
+
+
+def secrets(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yields (key, message) for each value with a secret, which no file of this kind may have.
+
+    The message does not repeat the value.
+    """
+    for key, value in values.items():
+        for text in value if isinstance(value, list) else [value]:
+            name = str(text).partition("=")[0]
+            if key == "kafka-set" and is_secret(name):
+                yield (
+                    key,
+                    (
+                        f"{key} {name} holds a secret, and this file is shared. Write the secret into the file of "
+                        "kafka-conf, where ${env:NAME} names an environment variable"
+                    ),
+                )
+            elif key == "spark-conf" and SECRET.search(name):
+                yield key, f"{key} {name} holds a secret, and this file is shared. Leave it out"
+            elif _PASSWORD_IN_URL.search(str(text)) or (key == "postgres" and _PASSWORD_IN_DSN.search(str(text))):
+                yield (
+                    key,
+                    (
+                        f"{key} contains a password, and this file is shared. Leave the password out, and set "
+                        "PGPASSWORD or PGPASSFILE for PostgreSQL"
+                    ),
+                )
+
+
+def _refused(lines: Lines, key: str, kind: str, inside: tuple[Any, ...], values: Mapping[str, Any]) -> UserError:
+    if kind == "extra_forbidden":
+        near = get_close_matches(key, KEYS, 1)
+        meant = f"Write {near[0]}" if near else "Remove it; the keys are the options of `oncebench run` without dashes"
+        return lines.refusal(key, f"there is no key {key!r}. {meant}")
+    if key == "rate":
+        expected = 'a number of events per second, or "max"'
+    elif inside:
+        expected = "a list of texts in quotes"
+    else:
+        expected = _EXPECTED.get(kind, "another type")
+    return lines.refusal(key, f"{key} = {values[key]!r} is not {expected}. Correct the value")
