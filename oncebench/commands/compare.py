@@ -91,6 +91,7 @@ _MEANING: Mapping[int, str] = {
 @click.pass_context
 def compare(
     context: click.Context,
+    /,
     scenarios: tuple[Path, ...],
     profile: str,
     sinks: tuple[str, ...],

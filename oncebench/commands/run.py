@@ -12,7 +12,8 @@ from typing import Any
 
 import click
 
-from oncebench.commands.scenario_files.argument import read_scenario, refused_by_file, settled
+from oncebench.commands.scenario_files.argument import read_scenario, settled
+from oncebench.commands.scenario_files.lines import refused_by_file
 from oncebench.commands.scenario_files.saved import refuse_as_new_file
 from oncebench.commands.scenario_files.saved import save as save_scenario
 from oncebench.commands.shared.options import (
@@ -103,6 +104,7 @@ EARLIER_NAMES = {"delivery": "guarantee"}
 @click.pass_context
 def run(
     context: click.Context,
+    /,
     kafka: KafkaAccess | None,
     save: Path | None,
     json_path: str | None,

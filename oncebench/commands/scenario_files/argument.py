@@ -7,21 +7,16 @@ with its own default variant.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from oncebench.commands.scenario_files.form import KEYS, Lines, read_form
-from oncebench.errors import ExitCode, UserError
+from oncebench.commands.scenario_files.form import KEYS, read_form
+from oncebench.commands.scenario_files.lines import LINES
 
-_LINES = "oncebench.scenario_lines"
-# A message about an option begins with its name, for example `--outage has no effect here` or `rate: ..`.
-_OPTION = re.compile(r"(?:--)?([a-z-]+)")
 _OVER_THE_FILE = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
@@ -42,7 +37,7 @@ def read_scenario(context: click.Context, _argument: click.Parameter, path: Path
     values, lines = read_form(path)
     if "duration" in values and "sessions" in values:
         raise lines.refusal("sessions", "duration and sessions give the length of the load twice. Remove one")
-    context.meta[_LINES] = lines
+    context.meta[LINES] = lines
     options = options_by_key(context.command)
     for key, value in values.items():
         try:
@@ -56,7 +51,7 @@ def read_scenario(context: click.Context, _argument: click.Parameter, path: Path
 def settled(context: click.Context) -> dict[str, Any]:
     """Returns the values of the options, after settings of the file that an option beside it makes void are dropped."""
     values = dict(context.params)
-    if context.meta.get(_LINES) is None:
+    if context.meta.get(LINES) is None:
         return values
     for void, others in (("duration", ("sessions",)), ("sessions", ("duration",)), ("variant", ("sink", "guarantee"))):
         if from_file(context, void) and any(over_file(context, other) for other in others):
@@ -72,21 +67,6 @@ def from_file(context: click.Context, name: str) -> bool:
 def over_file(context: click.Context, name: str) -> bool:
     """Whether an option was given beside the file."""
     return context.get_parameter_source(name) in _OVER_THE_FILE
-
-
-@contextmanager
-def refused_by_file(context: click.Context) -> Iterator[None]:
-    """Adds the file, and the line if it is known, to a refusal of settings that came from a file."""
-    lines: Lines | None = context.meta.get(_LINES)
-    try:
-        yield
-    except UserError as error:
-        if lines is None or error.exit_code != ExitCode.USAGE:
-            raise
-        option = _OPTION.match(str(error))
-        key = option[1] if option else ""
-        place = lines.at(key) if key in KEYS else lines.path
-        raise UserError(f"{place}: {error}", exit_code=ExitCode.USAGE) from None
 
 
 def words_over_files(context: click.Context, command: click.Command, hidden: Mapping[str, str]) -> list[str]:

@@ -18,6 +18,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from oncebench.commands.scenario_files.lines import Lines
 from oncebench.commands.shared.spark import SECRET
 from oncebench.errors import ExitCode, UserError
 from oncebench.kafka_access.refused import is_secret
@@ -70,29 +71,6 @@ class Form(BaseModel):
 
 
 KEYS = tuple(field.alias or name for name, field in Form.model_fields.items())
-
-
-class Lines:
-    """The lines of a file, for messages.
-
-    Args:
-        path: the file, as the user has given it.
-        text: its content.
-    """
-
-    def __init__(self, path: Path, text: str) -> None:
-        self.path = path
-        self._lines = text.splitlines()
-
-    def at(self, key: str) -> str:
-        """Returns `FILE:LINE` of a key; `FILE` if no line begins with it."""
-        begins = re.compile(rf"\s*[\"']?{re.escape(key)}[\"']?\s*[=.]|\s*\[+\s*{re.escape(key)}\b")
-        found = (number for number, line in enumerate(self._lines, 1) if begins.match(line))
-        return next((f"{self.path}:{number}" for number in found), str(self.path))
-
-    def refusal(self, key: str, text: str) -> UserError:
-        """Returns the error for a key."""
-        return UserError(f"{self.at(key)}: {text}", exit_code=ExitCode.USAGE)
 
 
 def read_form(path: Path) -> tuple[dict[str, Any], Lines]:

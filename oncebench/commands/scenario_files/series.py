@@ -15,7 +15,8 @@ from pathlib import Path
 import click
 
 from oncebench.commands.run import asked_cell, run
-from oncebench.commands.scenario_files.argument import over_file, refused_by_file, words_over_files
+from oncebench.commands.scenario_files.argument import over_file, words_over_files
+from oncebench.commands.scenario_files.lines import refused_by_file
 from oncebench.commands.shared.kafka import access_of
 from oncebench.commands.shared.postgres import given_postgres
 from oncebench.errors import ExitCode, UserError

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from oncebench.commands.scenario_files.argument import refused_by_file
+from oncebench.commands.scenario_files.lines import refused_by_file
 from oncebench.errors import ExitCode, UserError
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.kafka_access.forms import weaknesses

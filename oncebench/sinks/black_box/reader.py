@@ -73,7 +73,12 @@ class Functions:
         assert child.stdin is not None, "the child has pipes"
         assert child.stdout is not None, "the child has pipes"
         late = Event()
-        timer = Timer(LIMIT_S, lambda: (late.set(), child.kill()))
+
+        def give_up() -> None:
+            late.set()
+            child.kill()
+
+        timer = Timer(LIMIT_S, give_up)
         timer.start()
         try:
             child.stdin.write(f"{command}\n".encode())
