@@ -1,4 +1,7 @@
-"""Adds the line of a scenario file to messages. Commands of a slim installation import this module: it needs no pydantic."""
+"""Adds the line of a scenario file to messages.
+
+Commands of a slim installation import this module, so it needs no pydantic.
+"""
 
 from __future__ import annotations
 
