@@ -1,13 +1,13 @@
 """The argument with which a command takes scenario files. Their values stand in for options that are not given.
 
 Promise: an option on the command line, or its environment variable, overrides the file. An option that may be repeated
-replaces the file's list. `--sessions` overrides `duration`, and the other way round. Another sink or guarantee begins
-with its own default variant.
+replaces the file's list. `--sessions` overrides `duration`, and the other way round; so do `--master` and `cluster`.
+Another sink or guarantee begins with its own default variant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,16 @@ from click.core import ParameterSource
 
 from oncebench.commands.scenario_files.form import KEYS, read_form
 from oncebench.commands.scenario_files.lines import LINES
+from oncebench.scenario.cell import Cell
 
+# Settings that one run cannot both have: the setting of a file, its default, and the options that make it void.
+_VOID: Sequence[tuple[str, Any, Sequence[str]]] = (
+    ("duration", None, ("sessions",)),
+    ("sessions", None, ("duration",)),
+    ("variant", None, ("sink", "guarantee")),
+    ("master", Cell.master, ("workers",)),
+    ("workers", Cell.workers, ("master",)),
+)
 _OVER_THE_FILE = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
@@ -49,13 +58,13 @@ def read_scenario(context: click.Context, _argument: click.Parameter, path: Path
 
 
 def settled(context: click.Context) -> dict[str, Any]:
-    """Returns the values of the options, after settings of the file that an option beside it makes void are dropped."""
+    """Returns the values of the options. A setting of the file that an option beside it makes void has its default."""
     values = dict(context.params)
     if context.meta.get(LINES) is None:
         return values
-    for void, others in (("duration", ("sessions",)), ("sessions", ("duration",)), ("variant", ("sink", "guarantee"))):
+    for void, default, others in _VOID:
         if from_file(context, void) and any(over_file(context, other) for other in others):
-            values[void] = None
+            values[void] = default
     return values
 
 

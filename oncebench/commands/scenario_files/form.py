@@ -60,6 +60,7 @@ class Form(BaseModel):
     checkpoint_writing: str | None = None
     state_store: str | None = None
     master: str | None = None
+    cluster: int | None = None
     spark_conf: list[str] | None = None
     warmup: float | None = None
     start_timeout: float | None = None

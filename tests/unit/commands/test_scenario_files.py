@@ -120,6 +120,7 @@ def test_a_saved_run_is_the_same_run(words: list[str], tmp_path_factory: pytest.
         (*GOOD, "--random-kills", "2", "--outage", "7.5"),
         (*GOOD, "--brokers", "3", "--fault", "mid-commit:stop-broker:5"),
         (*GOOD, "--shape", "burst:4000:5:20"),
+        (*GOOD, "--cluster", "2"),
         (*GOOD, "--bootstrap-servers", "me:9092", "--kafka-conf", "k.properties", "--kafka-set", "client.id=a=b"),
         ("--sink", "postgres", "--guarantee", "exactly-once", "--postgres", "host=h dbname=d"),
     ],
@@ -157,6 +158,14 @@ def test_an_option_overrides_the_file(words: tuple[str, ...], expected: dict[str
             "faults": ("after-commit:kill", "batch-start:kill")}  # fmt: skip
     cell = settled("s.toml", *words)[0]
     assert {name: getattr(cell, name) for name in file} == {**file, **expected}
+
+
+def test_a_cluster_and_a_master_override_each_other(folder: Path) -> None:
+    good = "sink = 'kafka'\nguarantee = 'exactly-once'\n"
+    (folder / "cluster.toml").write_text(f"{good}cluster = 2\n")
+    (folder / "master.toml").write_text(f"{good}master = 'local[4]'\n")
+    found = settled("cluster.toml", "--master", "local[3]")[0], settled("master.toml", "--cluster", "3")[0]
+    assert [(cell.master, cell.workers) for cell in found] == [("local[3]", 0), ("local[2]", 3)]
 
 
 @pytest.mark.parametrize(
