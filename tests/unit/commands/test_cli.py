@@ -354,4 +354,5 @@ def test_the_help_of_run_has_every_option_under_its_heading() -> None:
     assert {"Options", *HEADINGS} <= found.keys()
     assert found["Options"][:3] == ["--sink", "--guarantee", "--variant"]
     every = [option for options in found.values() for option in options]
-    assert sorted(every) == sorted(["--help", *(param.opts[0] for param in command.params if isinstance(param, click.Option))])
+    named = [param.opts[0] for param in command.params if isinstance(param, click.Option)]
+    assert sorted(every) == sorted(["--help", *named])
