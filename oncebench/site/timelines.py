@@ -24,7 +24,7 @@ _ORDER = ("broken", "unknown", "vacuous", "kept")
 # ALL_STEPS bounds all timelines together: at some 30 bytes a step they take a quarter of the page's size limit. The
 # texts and tables of a thousand different cells take the rest.
 # FEWEST_STEPS per timeline still resolve a fault of ten seconds in a run of minutes. A plot has room for MOST_STEPS.
-ALL_STEPS, FEWEST_STEPS, MOST_STEPS = 8_500, 25, 180
+ALL_STEPS, FEWEST_STEPS, MOST_STEPS = 8_500, 20, 180
 MARKS = ("detect", "restart", "first_visible", "caught_up")
 
 
