@@ -355,9 +355,9 @@ def test_a_server_that_has_recovered_from_the_kill_of_a_session_has_ended_all_ot
 
 
 def test_a_start_that_cannot_keep_the_guarantee_is_refused_with_what_to_do(output: Output) -> None:
-    with pytest.raises(RefusedStart, match=r"max_prepared_transactions is 512. Set it to 514 or more"):
-        output.sink(partitions=257)
-    output.sink("idempotent", partitions=257)
+    with pytest.raises(RefusedStart, match=r"max_prepared_transactions is 512. Set it to 1026 or more"):
+        output.sink(partitions=513)
+    output.sink("idempotent", partitions=513)
     with psycopg.connect(os.environ[VARIABLE], autocommit=True) as connection:
         table = sql.Identifier(output.target["output"])
         connection.execute(sql.SQL("ALTER TABLE {} ALTER COLUMN total TYPE text").format(table))
