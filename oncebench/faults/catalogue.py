@@ -58,7 +58,6 @@ class FaultKind:
         on_executors: whether the pipeline must have executors besides its driver. It then gets two.
         replaces_checkpoint: whether the action puts another checkpoint in place of the run's.
         needs_replicas: whether the action takes one broker of several away. The run must have several.
-        loses: whether Kafka loses rows that it has acknowledged, whatever the sink does.
         needs_direct_connection: whether the action finds the pipeline by its connections to `breaks`. A proxy hides
             those connections.
     """
@@ -78,7 +77,6 @@ class FaultKind:
     replaces_checkpoint: bool = False
     needs_direct_connection: bool = False
     needs_replicas: bool = False
-    loses: bool = False
 
 
 FAULTS: Mapping[str, FaultKind] = {
@@ -163,15 +161,6 @@ FAULTS: Mapping[str, FaultKind] = {
             breaks=KAFKA,
             in_kafka=WRITTEN,
             needs_replicas=True,
-        ),
-        FaultKind(
-            "elect-unclean",
-            "makes a replica that lacks the newest rows the leader of the output topic's partition 0",
-            too_few_replicas.elect_unclean,
-            breaks=KAFKA,
-            in_kafka=WRITTEN,
-            needs_replicas=True,
-            loses=True,
         ),
         FaultKind(
             "hijack",
@@ -317,8 +306,6 @@ def why_not_applicable(fault: Fault, sink: SuiteSink, support: Support) -> str |
         return f"{kind.name} {support.guarantee} {support.variant} holds no Kafka transactions"
     if action.in_kafka == OPEN and fault.point not in (POINTS if protocol is exactly_once_two_phase else TASK_POINTS):
         return f"{kind.name} {support.variant} has no transaction open at {fault.point}"
-    if action.loses and support.expected_anomaly is None:
-        return f"under {fault.action} Kafka itself loses rows, so only a sink that is broken on purpose takes it"
     if action.fills == disk.OUTPUT and not sink.writes_local_files:
         return f"a run of sink {kind.name} has no output folder"
     if action.breaks is not None and action.breaks not in needed:

@@ -12,12 +12,10 @@ from dataclasses import dataclass, replace
 
 from loadgen.session import EVENTS_PER_SESSION
 from oncebench.delivery.contract import AT_MOST_ONCE, EXACTLY_ONCE, Support
-from oncebench.delivery.failpoints import POINTS, parse_fault
+from oncebench.delivery.failpoints import POINTS
 from oncebench.errors import ExitCode, UserError
-from oncebench.faults.catalogue import FAULTS
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import checked_fault
-from oncebench.scenario.fault_matrix import REPLICAS_BROKERS
 from oncebench.scenario.order import ordered
 from oncebench.scenario.supports import all_supports, installed, require_sinks
 from oncebench.sinks.registry import SINKS
@@ -59,18 +57,11 @@ def standard(base: Cell | None = None) -> list[Cell]:
 def broken(base: Cell | None = None) -> list[Cell]:
     """The deliberately broken sinks, each with the faults that expose its defect."""
     return [
-        _with_brokers(replace(_cell(base, sink, support), faults=tuple(map(checked_fault, support.triggering_faults))))
+        replace(_cell(base, sink, support), faults=tuple(map(checked_fault, support.triggering_faults)))
         for sink, kind in SINKS.items()
         for support in ordered(kind.supports)
         if support.expected_anomaly is not None
     ]
-
-
-def _with_brokers(cell: Cell) -> Cell:
-    """The cell with three brokers if one of its faults needs them, and batches enough to see it through."""
-    if not any(FAULTS[parse_fault(fault).action].needs_replicas for fault in cell.faults):
-        return cell
-    return replace(cell, brokers=REPLICAS_BROKERS, max_events_per_batch=_limit(cell, CHAIN_BATCHES))
 
 
 # Twice as many batches as nine faults need: each comes a few batches after the previous one, and sessions end late.

@@ -7,7 +7,7 @@ single broker (see `broker`). If one broker does not start, all are killed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +17,6 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
-from kafka.structs import TopicPartition
 
 from oncebench.downloads.java import Java, find_java
 from oncebench.errors import UserError
@@ -109,25 +108,6 @@ class KafkaCluster(Kafka):
             admin.incremental_alter_configs([resource])[resource].result(_ANSWER_TIMEOUT_S)
         except KafkaException as error:
             raise UserError(f"Kafka did not set {name}={value} for {topic}: {error.args[0].str()}") from error
-
-    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Begins to move a partition to these brokers. Raises `UserError` if Kafka refuses."""
-        place = TopicPartition(topic, partition)
-        try:
-            with closing(KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)) as admin:
-                refused = admin.alter_partition_reassignments({place: list(replicas)})[place]
-        except KafkaError as error:
-            raise UserError(f"Kafka did not move partition {partition} of {topic}: {error}") from error
-        if refused is not None:
-            raise UserError(f"Kafka did not move partition {partition} of {topic}: {refused.__name__}")
-
-    def replicas(self, topic: str, partition: int) -> set[int]:
-        """The brokers that have a replica of a partition; empty without an answer within 30 s."""
-        try:
-            found = self.admin().list_topics(topic, timeout=_ANSWER_TIMEOUT_S).topics[topic]
-        except KafkaException:
-            return set()
-        return set(found.partitions[partition].replicas)
 
     def other_than(self, number: int) -> Kafka:
         """Another broker of the cluster, which answers while broker `number` is away."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from oncebench.delivery.contract import EXACTLY_ONCE, Mark, Sink, SinkSettings, Support
 from oncebench.delivery.decisions import commit, decision, pass_decision_failpoints
-from oncebench.delivery.protocols import exactly_once_idempotent, exactly_once_two_phase
+from oncebench.delivery.protocols import exactly_once_idempotent
 from oncebench.sinks.kafka.sink import KafkaSink, open_as
 from oncebench.sinks.kafka.suite import SUITE_SINKS as _SOUND
 
@@ -107,13 +107,6 @@ SUPPORTS = (
         expected_anomaly="DUP",
         triggering_faults=("after-prepare:zombie",),
     ),
-    Support(
-        EXACTLY_ONCE,
-        "unclean-election",
-        "two-phase on a topic whose replicas may lead without the newest rows",
-        expected_anomaly="LOSS",
-        triggering_faults=("after-commit:elect-unclean",),
-    ),
 )
 KINDS = (
     replace(
@@ -126,7 +119,6 @@ KINDS = (
             (EXACTLY_ONCE, "no-journal"): without_journal,
             (EXACTLY_ONCE, "abort-after-commit"): taken_as_done,
             (EXACTLY_ONCE, "no-fencing"): exactly_once_idempotent,
-            (EXACTLY_ONCE, "unclean-election"): exactly_once_two_phase,
         },
     ),
 )

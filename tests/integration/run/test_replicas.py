@@ -14,7 +14,6 @@ from oncebench.record.json_lines import read_lines
 from oncebench.report.replication import replication_of
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import require_possible
-from oncebench.scenario.profiles import PROFILES
 from oncebench.workdir import open_work_dir
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow]
@@ -75,16 +74,3 @@ def test_exactly_once_survives_the_loss_of_one_broker(
     assert 0 < report["resources"]["broker"]["peak_rss_bytes"] < 3_000_000_000
     assert three.own_kafka is not None
     assert three.own_kafka.alive
-
-
-@pytest.mark.timeout(900)
-def test_an_unclean_election_loses_rows_that_were_acknowledged(three: Lab, tmp_path: Path) -> None:
-    (cell,) = (
-        cell for cell in PROFILES["broken"].select_cells(None, ["broken-kafka"]) if cell.variant == "unclean-election"
-    )
-    require_possible([cell])
-    with open_work_dir(tmp_path / "run") as work:
-        report = measure(cell, three, work.path)
-    assert report["verdict"] == "broken"
-    assert report["rows"]["lost"] > 0
-    assert "LOSS" in report["broken_by"]

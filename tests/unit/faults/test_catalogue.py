@@ -92,8 +92,6 @@ def test_an_impossible_fault_is_refused_with_the_reason(
         ("after-prepare:bounce-group-coordinator", "kafka", "idempotent", 3, None),
         ("mid-commit:rolling-restart", "files-jsonl", "two-phase", 3, None),
         ("before-prepare:refuse-writes:120", "kafka", "idempotent", 3, None),
-        ("after-commit:elect-unclean", "kafka", "two-phase", 3, "only a sink that is broken on purpose takes it"),
-        ("after-commit:elect-unclean", "broken-kafka", "unclean-election", 3, None),
         ("before-prepare:refuse-writes:120", "kafka", "two-phase", 1, "Give --brokers 3"),
         ("before-prepare:refuse-writes:120", "files-jsonl", "two-phase", 3, "a run of sink files-jsonl has no output"),
         ("mid-commit:rolling-restart", "kafka", "two-phase", 1, "Give --brokers 3"),
