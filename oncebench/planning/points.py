@@ -71,11 +71,12 @@ class Point:
 
 def points(reports: Iterable[Report], sink: str, guarantee: str, variant: str) -> list[Point]:
     """The points of all runs of this sink, guarantee and variant."""
-    found = (_point(report) for report in reports if _describes(report, sink, guarantee, variant))
+    found = (_point(report) for report in reports if describes(report, sink, guarantee, variant))
     return [point for point in found if point is not None]
 
 
-def _describes(report: Report, sink: str, guarantee: str, variant: str) -> bool:
+def describes(report: Report, sink: str, guarantee: str, variant: str) -> bool:
+    """Whether a report is of a healthy run of this configuration, with all other settings at their defaults."""
     cell = report["cell"]
     config: dict[str, Any] = dict(report.get("config", {}))
     usual = Cell(sink, guarantee, variant).as_json()

@@ -13,8 +13,9 @@ from oncebench.errors import ExitCode, UserError
 from oncebench.planning.choice import MOST_BUSY, beyond, choose, transaction_timeout_s
 from oncebench.planning.held_out import errors
 from oncebench.planning.model import Costs, Line, duration_ms, fit, forecast, processor_ms
-from oncebench.planning.points import Point, Setting
+from oncebench.planning.points import Point, Setting, describes
 from oncebench.planning.text import command_text, errors_text, plan_text
+from tests import sample_reports
 
 TRUE = Costs(Line(150.0, 8.0, 0.008), Line(170.0, 6.0, 0.014), 1.05, 1.3, ())
 SETTINGS = (
@@ -84,6 +85,25 @@ def test_a_choice_spends_a_loose_latency_on_fewer_batches() -> None:
     tight, loose = choose(TRUE, 3_000.0, 700.0), choose(TRUE, 3_000.0, 20_000.0)
     assert loose.setting.trigger_ms > tight.setting.trigger_ms
     assert loose.expected.cpu_us < tight.expected.cpu_us
+
+
+def test_a_choice_takes_the_cheapest_setting_of_its_cores() -> None:
+    plan = choose(TRUE, 3_000.0, 20_000.0)
+    for partitions in (1, 2, 4, 8, 16):
+        for trigger_ms in (0, 500, 5_000, 10_000):
+            other = forecast(TRUE, Setting(3_000.0, plan.setting.cores, partitions, trigger_ms))
+            fits = other is not None and other.p99_ms <= 20_000 and other.busy <= MOST_BUSY
+            assert not fits or other is None or plan.expected.cpu_us <= other.cpu_us
+
+
+def test_only_healthy_runs_count() -> None:
+    (healthy, *_), (faulted, *_) = (
+        [each for each in made if each["cell"]["sink"] == "kafka" and each["cell"]["variant"] == "two-phase"]
+        for made in (list(sample_reports.healthy(1)), list(sample_reports.faulted(1)))
+    )
+    assert not describes(faulted, "kafka", "exactly-once", "two-phase")
+    assert describes(healthy, "kafka", "exactly-once", "two-phase")
+    assert not describes(healthy, "kafka", "exactly-once", "idempotent")
 
 
 def test_an_impossible_latency_is_refused_with_the_lowest_one() -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from oncebench.observe.resources import Use
-from oncebench.report.measures.bottleneck import Bottleneck, bottleneck
+from oncebench.report.measures.bottleneck import Bottleneck, bottleneck, of_run
+from oncebench.scenario.cell import Cell
 
 SPLIT = {"planning": 60.0, "rest": 90.0, "state": 20.0, "prepare": 10.0, "decide": 5.0, "commit": 15.0,
          "offset_log": 2.0, "commit_log": 3.0, "total": 205.0}  # fmt: skip
@@ -58,3 +62,12 @@ def test_a_pipeline_that_waits_for_its_trigger_has_no_slow_part() -> None:
 
 def test_nothing_measured_means_no_bottleneck() -> None:
     assert bottleneck({}, 0.0, 2, dict.fromkeys(SPLIT, None), 0, False) is None
+
+
+@pytest.mark.parametrize("faults", [(), ("after-commit:kill",)])
+def test_a_run_with_a_fault_has_no_bottleneck(faults: tuple[str, ...]) -> None:
+    end: Any = SimpleNamespace(items=({"t_us": 10_000_000, "event": "drained"},))
+    record: Any = SimpleNamespace(timeline=end, load_status=SimpleNamespace(items=()))
+    cell = Cell("kafka", "exactly-once", "two-phase", faults=faults)
+    limit = of_run(record, cell, IDLE, {"measured_from_us": 0, "environment": {"cores": 2}}, SPLIT)
+    assert (limit is None) == bool(faults)
