@@ -35,10 +35,12 @@ RUN_S = 16.0
 # Events per second that a run with --rate max sends, processes, reads and judges. On two idle cores, the median of the
 # 40 runs in results/runs/costs-price-kafka was 36 s for 1.6 million events: RUN_S, and 20 s for the events.
 PROCESSED_PER_S = 80_000.0
-# Files of a run: topic data twice (broker and record), state and logs. Measured: about 300 bytes per event without
-# padding. The padding is stored in the topic and in the record only.
-BYTES_PER_EVENT = 1000
-PADDING_COPIES = 2
+# What a series keeps until its end, per event without padding: the record of each run, and its topics in each broker.
+# Measured in `compare --profile price` (40 runs of 1.6 M events, one broker): 239 and 143 bytes. A quarter is added.
+RECORD_BYTES_PER_EVENT = 300
+BROKER_BYTES_PER_EVENT = 180
+# A run needs more while it goes: state, logs, and the files that the audit sorts. So the largest run gets this besides.
+WORKING_BYTES_PER_EVENT = 1000
 BASE_BYTES = 200_000_000
 # Arguments: a cell, its title, and whether the run is a probe, whose figures no comparison uses.
 Run = Callable[[Cell, str, bool], Report]
@@ -115,11 +117,16 @@ def run_series(
 
 def bytes_needed(cells: Sequence[Cell]) -> int:
     """Returns the disk space that the work dir of these cells needs."""
-    return BASE_BYTES + sum(
-        (cell.sessions * EVENTS_PER_SESSION + cell.open_sessions)
-        * (BYTES_PER_EVENT + PADDING_COPIES * cell.record_bytes)
+    kept = sum(
+        _events(cell)
+        * (RECORD_BYTES_PER_EVENT + cell.brokers * BROKER_BYTES_PER_EVENT + (1 + cell.brokers) * cell.record_bytes)
         for cell in cells
     )
+    return BASE_BYTES + kept + WORKING_BYTES_PER_EVENT * max(map(_events, cells), default=0)
+
+
+def _events(cell: Cell) -> int:
+    return cell.sessions * EVENTS_PER_SESSION + cell.open_sessions
 
 
 def at_least_s(cells: Sequence[Cell]) -> float:

@@ -178,3 +178,15 @@ def test_padding_counts_twice_in_the_required_disk_space() -> None:
     cell = Cell("kafka", "exactly-once", "two-phase", sessions=180)
     more = bytes_needed([replace(cell, record_bytes=10_000)] * 25) - bytes_needed([cell] * 25)
     assert more == 25 * 18_000 * 2 * 10_000
+
+
+def test_forty_runs_of_the_price_ask_for_the_space_that_they_take() -> None:
+    cell = Cell("kafka", "exactly-once", "two-phase", sessions=16_000)
+    took = 40 * 1_600_000 * (239 + 143)  # bytes, measured
+    assert took < bytes_needed([cell] * 40) < 1.5 * took
+
+
+def test_each_broker_needs_space_for_its_replica() -> None:
+    cell = Cell("kafka", "exactly-once", "two-phase", sessions=180, record_bytes=10_000)
+    more = bytes_needed([replace(cell, brokers=3)]) - bytes_needed([cell])
+    assert 2 * 18_000 * 10_000 < more < 2 * 18_000 * 10_500
