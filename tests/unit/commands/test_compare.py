@@ -190,3 +190,9 @@ def test_each_broker_needs_space_for_its_replica() -> None:
     cell = Cell("kafka", "exactly-once", "two-phase", sessions=180, record_bytes=10_000)
     more = bytes_needed([replace(cell, brokers=3)]) - bytes_needed([cell])
     assert 2 * 18_000 * 10_000 < more < 2 * 18_000 * 10_500
+
+
+def test_open_sessions_need_space_to_work_and_to_stay() -> None:
+    cell = Cell("kafka", "exactly-once", "two-phase", sessions=180)
+    more = bytes_needed([replace(cell, open_sessions=1_000_000)]) - bytes_needed([cell])
+    assert more > 1_000_000 * (1000 + 239 + 143)
