@@ -80,7 +80,7 @@ PROGRAMS: Mapping[str, _Choice] = {
     default="job",
     show_default=True,
     help="Program that the user runs. `transactions-list` only lists; `run` also stands for compare, faults, "
-    "sustain, batches and profile.",
+    "sustain, batches, plan and profile.",
 )
 @click.option("--guarantee", type=click.Choice(GUARANTEES), help="Delivery guarantee of a job into Kafka.")
 @click.option("--variant", help="Protocol that keeps the guarantee. All variants need the same rights.")

@@ -152,7 +152,7 @@ class OpenTransactions:
 class Runs:
     """`oncebench run`, `compare` and the other commands that make topics of their own in the user's Kafka."""
 
-    title: str = "oncebench run, compare, faults, sustain, batches and profile"
+    title: str = "oncebench run, compare, faults, sustain, batches, plan and profile"
 
     def rights(self) -> list[Right]:
         topics = Resource(TOPIC, RUNS, PREFIXED)
