@@ -18,7 +18,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.spark]
     [
         pytest.param("at-least-once", "native", ("after-commit@batch=999",), marks=pytest.mark.slow),
         pytest.param("at-least-once", "native", (), marks=pytest.mark.slow),
-        ("exactly-once", "two-phase", ()),
+        # `failures/test_signals.py` stops this one too, by a signal to the whole job.
+        pytest.param("exactly-once", "two-phase", (), marks=pytest.mark.slow),
     ],
     ids=["native in foreachBatch", "native stream", "two-phase"],
 )

@@ -54,9 +54,8 @@ def test_an_installed_sink_is_listed(site: Path) -> None:
     assert oncebench(site, "list", "--profile", "standard", "--sink", "lines").stdout.count("--sink lines") == 4
 
 
-@pytest.mark.parametrize(
-    ("guarantee", "again"), [pytest.param("at-least-once", True, marks=pytest.mark.slow), ("exactly-once", False)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("guarantee", "again"), [("at-least-once", True), ("exactly-once", False)])
 def test_an_installed_sink_keeps_its_guarantee_though_the_pipeline_is_killed(
     site: Path, kafka: KafkaBroker, tmp_path: Path, guarantee: str, again: bool
 ) -> None:

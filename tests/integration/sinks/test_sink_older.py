@@ -87,7 +87,8 @@ def test_no_row_doubles_after_marker_groups_were_reset_and_deleted(fixture: Fixt
     assert fixture.visible() == rows_of("a", "b")
 
 
-@pytest.mark.parametrize("variant", ["two-phase", pytest.param("idempotent", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", ["two-phase", "idempotent"])
 def test_no_row_doubles_after_the_ledger_was_emptied(fixture: Fixture, own: PostgresServer, variant: str) -> None:
     target = suite_sinks()["postgres"].provide(place("emptied", fixture.folder))
     faults = ["after-commit@batch=0"]
