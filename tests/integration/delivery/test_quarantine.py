@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from oncebench.delivery import quarantine
@@ -20,12 +20,13 @@ from oncebench.delivery.quarantine import FIELDS, Quarantine
 from oncebench.servers.kafka.broker import KafkaBroker
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.reader import Rows
-from tests.pipelines import extend
+from tests.pipelines import extend, wait_for
 
 pytestmark = pytest.mark.integration
 
 LARGE = 20_000_000
 LIMIT_S = 30
+PROBE = b"probe"  # the key of records that only test the limit
 CREATED_MS = 1_700_000_000_000
 Sent = dict[str, Any]
 
@@ -55,6 +56,23 @@ class World:
         columns = [pa.array(column, kind) for column, kind in zip(zip(*records, strict=True), kinds, strict=True)]
         self.quarantine.copy(pa.StructArray.from_arrays(columns, names=list(FIELDS)))
         return self.quarantine.flush()
+
+    def lower_limit(self, limit_bytes: int) -> None:
+        """Returns when the broker refuses larger records. It applies a setting some time after it acknowledged it."""
+        entry = ConfigEntry("max.message.bytes", str(limit_bytes), incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, self.topic, incremental_configs=[entry])
+        admin = self.kafka.admin()
+        admin.incremental_alter_configs([resource])[resource].result(LIMIT_S)
+        wait_for("the broker to refuse a larger record", lambda: not self._takes(b"v" * 2 * limit_bytes))
+
+    def _takes(self, value: bytes) -> bool:
+        answers: list[KafkaError | None] = []
+        producer = Producer(self.client)
+        producer.produce(self.topic, value, PROBE, on_delivery=lambda error, _: answers.append(error))
+        assert producer.flush(LIMIT_S) == 0
+        (error,) = answers
+        assert error is None or error.code() == KafkaError.MSG_SIZE_TOO_LARGE, error
+        return error is None
 
     def copies(self) -> Rows:
         found = Rows()
@@ -169,12 +187,11 @@ def test_a_limit_that_was_lowered_meanwhile_cuts_only_what_does_not_fit(
     if not readable:
         monkeypatch.setattr(quarantine, "topic_limit", lambda *_: MAX_MESSAGE_BYTES)
     assert world.reject([0]) == {"bad": 1}
-    entry = ConfigEntry("max.message.bytes", "10000", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, world.topic, incremental_configs=[entry])
-    admin = kafka.admin()
-    admin.incremental_alter_configs([resource])[resource].result(LIMIT_S)
+    world.lower_limit(10_000)
     assert world.reject(range(1, 52)) == {"bad": 51}
-    small, *whole, cut = sorted(len(value or b"") for value in world.copies().value)
+    copies = world.copies()
+    sizes = [len(value or b"") for key, value in zip(copies.key, copies.value, strict=True) if key != PROBE]
+    small, *whole, cut = sorted(sizes)
     assert (small, whole) == (5, [1000] * 50)
     assert 4_000 < cut < 10_000
     assert [each["value_bytes"] for each in world.ours() if "value_bytes" in each] == [b"500000"]
