@@ -119,7 +119,7 @@ def test_a_generator_that_waits_in_vain_names_what_is_missing(tmp_path: Path, nu
 
 
 def test_a_stop_ends_the_wait_for_the_others(tmp_path: Path) -> None:
-    with pytest.raises(LoadError, match="^generator 2 of 2 was stopped before the load began$"):
+    with pytest.raises(LoadError, match=r"^generator 2 of 2 was stopped before the load began$"):
         meet(tmp_path, Share(2, 2), 0, lambda: NOW_US, lambda: True)
 
 
