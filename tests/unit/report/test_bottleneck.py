@@ -18,7 +18,7 @@ FULL = {"spark_jvm": Use(cpu_s=13.0), "broker": Use(cpu_s=3.0), "generator": Use
 
 
 def found(
-    uses: dict[str, Use] = IDLE, split: dict[str, float] = SPLIT, trigger_ms: int = 0, late: bool = False
+    uses: dict[str, Use] = IDLE, split: dict[str, float] = SPLIT, trigger_ms: int = 0, late: str | None = None
 ) -> Bottleneck | None:
     return bottleneck(uses, 10.0, 2, split, trigger_ms, late)
 
@@ -46,13 +46,14 @@ def test_busy_cores_come_before_the_parts_of_a_batch() -> None:
 
 
 def test_cores_of_a_cluster_are_no_bottleneck() -> None:
-    limit = bottleneck(FULL, 10.0, None, SPLIT, 0, False)
+    limit = bottleneck(FULL, 10.0, None, SPLIT, 0, None)
     assert limit is not None
     assert (limit.limit, limit.cores_busy) == ("batch", None)
 
 
 def test_a_late_generator_hides_every_other_bottleneck() -> None:
-    assert found(FULL, trigger_ms=5_000, late=True) == Bottleneck("generator", "", None, 0.95)
+    assert found(FULL, trigger_ms=5_000, late="") == Bottleneck("generator", "", None, 0.95)
+    assert found(FULL, late="generator 2 of 3") == Bottleneck("generator", "generator 2 of 3", None, 0.95)
 
 
 def test_a_pipeline_that_waits_for_its_trigger_has_no_slow_part() -> None:
@@ -61,13 +62,13 @@ def test_a_pipeline_that_waits_for_its_trigger_has_no_slow_part() -> None:
 
 
 def test_nothing_measured_means_no_bottleneck() -> None:
-    assert bottleneck({}, 0.0, 2, dict.fromkeys(SPLIT, None), 0, False) is None
+    assert bottleneck({}, 0.0, 2, dict.fromkeys(SPLIT, None), 0, None) is None
 
 
 @pytest.mark.parametrize("faults", [(), ("after-commit:kill",)])
 def test_a_run_with_a_fault_has_no_bottleneck(faults: tuple[str, ...]) -> None:
     end: Any = SimpleNamespace(items=({"t_us": 10_000_000, "event": "drained"},))
-    record: Any = SimpleNamespace(timeline=end, load_status=SimpleNamespace(items=()))
+    record: Any = SimpleNamespace(timeline=end, load_status=())
     cell = Cell("kafka", "exactly-once", "two-phase", faults=faults)
     limit = of_run(record, cell, IDLE, {"measured_from_us": 0, "environment": {"cores": 2}}, SPLIT)
     assert (limit is None) == bool(faults)
