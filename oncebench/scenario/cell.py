@@ -132,11 +132,10 @@ class Cell:
     def _more_text(self) -> str:
         brokers = f", {self.brokers} brokers" if self.brokers > 1 else ""
         workers = f", cluster of {self.workers}" if self.workers else ""
-        several = ", ".join(
-            filter(None, (_several(self.generators, "generators"), _several(self.observers, "observers")))
-        )
+        generators = f", {self.generators} generators" if self.generators > 1 else ""
+        observers = f", {self.observers} observers" if self.observers > 1 else ""
         state = f", {self.open_sessions} open sessions" if self.open_sessions else ""
-        return state + brokers + workers + (f", {several}" if several else "")
+        return state + brokers + workers + generators + observers
 
     def reproduce(self, program: Sequence[str] = ("oncebench", "run")) -> str:
         """The command that runs this cell again; options at their defaults are left out."""
@@ -169,10 +168,6 @@ _OPTIONS = {
     "warmup_s": "--warmup",
     "workers": "--cluster",
 }
-
-
-def _several(count: int, name: str) -> str:
-    return f"{count} {name}" if count > 1 else ""
 
 
 def counts_rows(variant: str) -> bool:

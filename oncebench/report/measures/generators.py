@@ -6,7 +6,7 @@ the parts could not be added up.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,26 +33,27 @@ def generator_section(record: Record) -> dict[str, Any]:
 def latest(section: Mapping[str, Any]) -> tuple[str, float] | None:
     """The process that kept its rate worst, and its 99th percentile of lateness in ms; None if it was not measured.
 
-    A process that is late makes its own sessions late, however many punctual ones there are. The name is `the generator`
-    where there is only one.
+    A process that is late makes its own sessions late, however many punctual ones there are. The name is `the
+    generator` where there is only one.
     """
     each = section.get("processes") or [section]
-    late = [((one.get("lateness_ms") or {}).get("p99"), number) for number, one in enumerate(each, 1)]
-    found = [(p99, number) for p99, number in late if p99 is not None]
-    if not found:
+    found = _largest(each, "p99")
+    if found is None:
         return None
-    p99, number = max(found)
+    number, p99 = found
     return ("the generator" if len(each) == 1 else f"generator {number} of {len(each)}"), p99
 
 
 def slowest(section: Mapping[str, Any]) -> tuple[int, float] | None:
     """The number (from 1) and the largest lateness, in ms, of the slowest of several generators."""
-    late = [
-        ((one.get("lateness_ms") or {}).get("max"), number)
-        for number, one in enumerate(section.get("processes") or [], 1)
-    ]
-    found = [(most, number) for most, number in late if most is not None]
-    return max(found)[::-1] if found else None
+    return _largest(section.get("processes") or [], "max")
+
+
+def _largest(each: Sequence[Mapping[str, Any]], name: str) -> tuple[int, float] | None:
+    """The number (from 1) and the figure of the process whose lateness is the largest by this figure."""
+    late = [(number, (one.get("lateness_ms") or {}).get(name)) for number, one in enumerate(each, 1)]
+    found = [(number, ms) for number, ms in late if ms is not None]
+    return max(found, key=lambda one: one[1]) if found else None
 
 
 def _summary(number: int, record: Record) -> dict[str, Any]:

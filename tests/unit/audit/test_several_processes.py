@@ -121,7 +121,7 @@ def test_a_session_in_two_ledgers_is_refused(tmp_path: Path) -> None:
     folder = split(Path(shutil.copytree(STORED, tmp_path / "run")))
     shutil.rmtree(folder / "ledger-2")
     shutil.copytree(folder / "ledger-1", folder / "ledger-2")
-    with pytest.raises(RecordError, match="ledger-2 and .*ledger-1 both hold session 0"):
+    with pytest.raises(RecordError, match=r"ledger-2 and .*ledger-1 both hold session 0"):
         Record.load(folder)
 
 
