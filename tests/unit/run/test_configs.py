@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from oncebench.kafka_access.access import KafkaAccess
-from oncebench.run.configs import load_config, pipeline_config
+from oncebench.run.configs import load_configs, pipeline_config
 from oncebench.run.topics import Topics
 from oncebench.scenario.cell import Cell
 from pipeline.config import PipelineConfig
@@ -31,7 +31,8 @@ def test_only_open_sessions_get_a_timeout_longer_than_a_run() -> None:
 def test_the_pipeline_uses_the_proxy_and_the_generator_the_broker() -> None:
     assert (config(CELL).bootstrap_servers, config(CELL).sink_id) == ("proxy:1", "run-1")
     assert [str(fault) for fault in config(CELL).faults] == ["after-prepare:kill"]
-    assert load_config(CELL, KafkaAccess("broker:1"), TOPICS, Path("folder"))["bootstrap_servers"] == "broker:1"
+    (load,) = load_configs(CELL, KafkaAccess("broker:1"), TOPICS, Path("folder"))
+    assert load["bootstrap_servers"] == "broker:1"
 
 
 def test_a_run_has_no_batches_without_data_and_a_job_of_ones_own_has() -> None:

@@ -1,0 +1,32 @@
+"""Checks whether a run's load and output can be shared out among several generators and observers.
+
+Promise: everything that cannot work is refused before anything is started, and by what a sink declares.
+"""
+
+from __future__ import annotations
+
+from oncebench.scenario.cell import Cell
+from oncebench.sinks.registry import suite_sinks
+
+
+def why_not_shared(cell: Cell) -> str | None:
+    """Why the cell cannot run with its numbers of generators and observers; None if it can."""
+    if cell.generators > cell.sessions:
+        return (
+            f"--generators {cell.generators}: the load has {cell.sessions} sessions, and each session belongs to one "
+            "generator. Give fewer generators, or a longer --duration"
+        )
+    if cell.observers == 1:
+        return None
+    if suite_sinks()[cell.sink].read_part is None:
+        able = ", ".join(name for name, sink in suite_sinks().items() if sink.read_part is not None)
+        return (
+            f"--observers {cell.observers}: the rows of sink {cell.sink} have no partitions that observers could "
+            f"share. Leave out --observers; these sinks have them: {able}"
+        )
+    if cell.observers > cell.partitions:
+        return (
+            f"--observers {cell.observers}: the output has {cell.partitions} partitions, and each observer needs one. "
+            "Give fewer observers, or more --partitions"
+        )
+    return None
