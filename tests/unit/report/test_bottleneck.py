@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from oncebench.observe.resources import Use
@@ -72,3 +73,18 @@ def test_a_run_with_a_fault_has_no_bottleneck(faults: tuple[str, ...]) -> None:
     cell = Cell("kafka", "exactly-once", "two-phase", faults=faults)
     limit = of_run(record, cell, IDLE, {"measured_from_us": 0, "environment": {"cores": 2}}, SPLIT)
     assert (limit is None) == bool(faults)
+
+
+@pytest.mark.parametrize(("late_ms", "part"), [((5.0, 120.0), "generator 2 of 2"), ((120.0, 500.0), "generator 2 of 2"),
+                                               ((101.0, 3.0), "generator 1 of 2"), ((99.0, 100.0), None)])  # fmt: skip
+def test_one_late_generator_of_several_is_the_bottleneck(late_ms: tuple[float, float], part: str | None) -> None:
+    """Over all events it may be late for less than one in a hundred, but its own sessions are late."""
+    end: Any = SimpleNamespace(items=({"t_us": 10_000_000, "event": "drained"},))
+    lines = tuple(SimpleNamespace(items=({"summary": {"lateness_ms": {"p99": ms, "max": ms}}},)) for ms in late_ms)
+    nothing = np.zeros(0, np.int64)
+    ledger = SimpleNamespace(scheduled_us=nothing, sent_us=nothing, acked_us=nothing)
+    record: Any = SimpleNamespace(timeline=end, load_status=lines, ledger=ledger, plan=SimpleNamespace(started_us=0))
+    cell = Cell("kafka", "exactly-once", "two-phase", generators=2)
+    limit = of_run(record, cell, IDLE, {"measured_from_us": 0, "environment": {"cores": 2}}, SPLIT)
+    assert limit is not None
+    assert (limit.limit, limit.part) == (("generator", part) if part else ("batch", "executors"))
