@@ -1,18 +1,19 @@
 """How punctual the generators of a run were, together and each by itself.
 
-Promise: pure functions of a record. Lateness over several generators counts every event of the run once: percentiles of
-the parts could not be added up.
+Promise: pure functions of a record or a report. Lateness over several generators counts every event of the run once:
+percentiles of the parts could not be added up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from loadgen.status import lateness
 from oncebench.record import Record
+from oncebench.report.schema import Report
 
 _SUMMARY = ("lateness_ms", "sent_share", "events_per_s")
 
@@ -47,6 +48,24 @@ def latest(section: Mapping[str, Any]) -> tuple[str, float] | None:
 def slowest(section: Mapping[str, Any]) -> tuple[int, float] | None:
     """The number (from 1) and the largest lateness, in ms, of the slowest of several generators."""
     return _largest(section.get("processes") or [], "max")
+
+
+def processes_text(report: Report) -> str:
+    """`2 generators, 3 observers`; empty for one of each."""
+    config = report.get("config", {})
+    counts = (("generators", config.get("generators", 1)), ("observers", config.get("observers", 1)))
+    return ", ".join(f"{count} {name}" for name, count in counts if count > 1)
+
+
+def process_lines(reports: Iterable[Report]) -> Iterator[str]:
+    """A line per number of processes, for below a table. No line if every run had one generator and one observer."""
+    late_ms: dict[str, list[float]] = {}
+    for report in reports:
+        if text := processes_text(report):
+            found = slowest(report.get("generator", {}))
+            late_ms.setdefault(text, []).extend([] if found is None else [found[1]])
+    for text, found_ms in sorted(late_ms.items()):
+        yield f"{text}" + (f"; the slowest generator was at most {max(found_ms):,.0f} ms late." if found_ms else ".")
 
 
 def _largest(each: Sequence[Mapping[str, Any]], name: str) -> tuple[int, float] | None:
