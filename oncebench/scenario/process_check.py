@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from oncebench.scenario.cell import Cell
 from oncebench.sinks.registry import suite_sinks
+from oncebench.sinks.suite import SuiteSink
 
 
 def why_not_shared(cell: Cell) -> str | None:
@@ -19,10 +20,10 @@ def why_not_shared(cell: Cell) -> str | None:
     if cell.observers == 1:
         return None
     if suite_sinks()[cell.sink].read_part is None:
-        able = ", ".join(name for name, sink in suite_sinks().items() if sink.read_part is not None)
+        able = ", ".join(name for name, sink in suite_sinks().items() if sink.read_part is not None and _sound(sink))
         return (
-            f"--observers {cell.observers}: the rows of sink {cell.sink} have no partitions that observers could "
-            f"share. Leave out --observers; these sinks have them: {able}"
+            f"--observers {cell.observers}: sink {cell.sink} has no reader for a part of its output, so one observer "
+            f"reads the whole of it. Leave out --observers; these sinks take several: {able}"
         )
     if cell.observers > cell.partitions:
         return (
@@ -30,3 +31,8 @@ def why_not_shared(cell: Cell) -> str | None:
             "Give fewer observers, or more --partitions"
         )
     return None
+
+
+def _sound(sink: SuiteSink) -> bool:
+    """Whether no support of the sink is broken on purpose."""
+    return not any(support.expected_anomaly for support in sink.kind.supports)

@@ -95,7 +95,7 @@ def run_command(*words: str, cwd: Path | None = None, **environment: str) -> tup
         ((*GOOD, "--generators", "0"), "is not in the range"),
         ((*GOOD, "--sessions", "3", "--generators", "4"), "the load has 3 sessions"),
         ((*GOOD, "--observers", "3"), "the output has 2 partitions"),
-        (("compare", "--sink", "sqlite", "--observers", "2"), "the rows of sink sqlite have no partitions"),
+        (("compare", "--sink", "sqlite", "--observers", "2"), "sink sqlite has no reader for a part of its output"),
         ((*GOOD, "--fault", "mid-commit:rolling-restart"), "one broker has no other to take over. Give --brokers 3"),
         (("compare", "--only", "at-least-once", "--on-lost", "drop"), "--on-lost has no effect here"),
         (("compare", "--sink", "broken-kafka"), "no cells of sink broken-kafka: give --profile broken"),

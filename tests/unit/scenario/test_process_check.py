@@ -38,8 +38,8 @@ def test_a_sink_without_partitions_takes_one_observer(sink: str) -> None:
     support = suite_sinks()[sink].kind.supports[0]
     cell = Cell(sink, support.guarantee, support.variant)
     require_possible([replace(cell, generators=2)])
-    assert f"the rows of sink {sink} have no partitions" in refusal(replace(cell, observers=2))
-    assert refusal(replace(cell, observers=2)).endswith("these sinks have them: kafka")
+    assert f"sink {sink} has no reader for a part of its output" in refusal(replace(cell, observers=2))
+    assert refusal(replace(cell, observers=2)).endswith("these sinks take several: kafka")
 
 
 def test_titles_say_how_many_there_are() -> None:
