@@ -19,7 +19,7 @@ from oncebench.faults.catalogue import (
 )
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.master_check import why_not_on_cluster
-from oncebench.scenario.process_check import why_not_shared
+from oncebench.scenario.process_check import require_shared
 from oncebench.sinks.registry import SINKS, suite_sinks
 
 
@@ -60,7 +60,6 @@ def require_possible(cells: Iterable[Cell], ours: frozenset[str] | None = None) 
             )
             if reason is not None:
                 raise UserError(f"fault {text}: {reason}", exit_code=ExitCode.USAGE)
-        if (why := why_not_shared(cell)) is not None:
-            raise UserError(why, exit_code=ExitCode.USAGE)
+        require_shared([cell])
         if (why := why_not_on_cluster(cell, ours)) is not None:
             raise UserError(f"{cell.spark_text}: {why}", exit_code=ExitCode.USAGE)

@@ -5,9 +5,23 @@ Promise: everything that cannot work is refused before anything is started, and 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from oncebench.errors import ExitCode, UserError
 from oncebench.scenario.cell import Cell
 from oncebench.sinks.registry import suite_sinks
 from oncebench.sinks.suite import SuiteSink
+
+
+def require_shared(cells: Iterable[Cell]) -> None:
+    """Checks that each cell can run with its numbers of generators and observers.
+
+    Raises:
+        UserError: a number is impossible, with the reason (exit code 2).
+    """
+    for cell in cells:
+        if (why := why_not_shared(cell)) is not None:
+            raise UserError(why, exit_code=ExitCode.USAGE)
 
 
 def why_not_shared(cell: Cell) -> str | None:
