@@ -1,11 +1,12 @@
 """The shares of several generators, and their common start."""
 
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loadgen.config import LoadConfig
@@ -23,24 +24,28 @@ NOW_US = 1_000_000_000
 SHAPES = st.sampled_from(["constant", "ramp:100", "burst:4000:1:2"])
 
 
-def planned(seed: int, sessions: int, rate: Rate, shape: str, share: Share) -> Block:
-    """The events of a share."""
-    blocks = [share.of(each) for each in schedule(seed, sessions, parse_shape(shape, rate, sessions * 100), 100, 3)]
-    return Block(*(np.concatenate(columns) for columns in zip(*blocks, strict=True)))
+def planned(seed: int, sessions: int, rate: Rate, shape: str, shares: Iterable[Share]) -> list[Block]:
+    """The events of each share of a plan, which is made in several blocks."""
+    blocks = [*schedule(seed, sessions, parse_shape(shape, rate, sessions * 100), 100, 17)]
+    return [
+        Block(*(np.concatenate(columns) for columns in zip(*map(share.of, blocks), strict=True))) for share in shares
+    ]
 
 
 def events(block: Block) -> list[tuple[int, int, int]]:
     return list(zip(*(column.tolist() for column in block), strict=True))
 
 
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**64 - 1), sessions=st.integers(30, 60), generators=st.integers(1, 64), shape=SHAPES)
 def test_shares_are_a_partition_of_the_plan(seed: int, sessions: int, generators: int, shape: str) -> None:
-    whole = events(planned(seed, sessions, 1_000.0, shape, Share()))
-    shares = [planned(seed, sessions, 1_000.0, shape, Share(n, generators)) for n in range(1, generators + 1)]
+    every = [Share(number, generators) for number in range(1, generators + 1)]
+    one, *shares = planned(seed, sessions, 1_000.0, shape, [Share(), *every])
+    whole = events(one)
     assert sorted(event for share in shares for event in events(share)) == sorted(whole)
     owners = [set(share.session.tolist()) for share in shares]
     assert sum(map(len, owners)) == len(set().union(*owners)) == sessions, "a session is in one share"
-    assert [len(own) for own in owners] == [Share(n, generators).sessions(sessions) for n in range(1, generators + 1)]
+    assert [len(own) for own in owners] == [share.sessions(sessions) for share in every]
     assert all((np.diff(share.due_us) >= 0).all() for share in shares), "each share is in the order of its times"
 
 
@@ -53,9 +58,8 @@ def test_shares_differ_by_one_session_at_most(sessions: int, generators: int) ->
 
 @pytest.mark.parametrize("shape", ["constant", "ramp:1000", "burst:8000:1:4"])
 def test_each_share_has_its_part_of_the_rate_in_every_second(shape: str) -> None:
-    whole = planned(5, 600, 3_000.0, shape, Share())
-    for number in (1, 2, 3):
-        own = planned(5, 600, 3_000.0, shape, Share(number, 3))
+    whole, *shares = planned(5, 600, 3_000.0, shape, [Share(), Share(1, 3), Share(2, 3), Share(3, 3)])
+    for own in shares:
         seconds = np.arange(1, int(whole.due_us[-1] // 1e6))
         due, of = (np.diff(np.searchsorted(each.due_us, seconds * 1_000_000)) for each in (own, whole))
         assert np.abs(due - of / 3).max() < 0.15 * of.max()
