@@ -73,6 +73,12 @@ def test_a_stopped_process_has_not_died(run: RunProcesses) -> None:
     assert not any(child.alive for child in run.children.values())
 
 
+def test_a_process_that_died_before_the_stop_is_named_after_it(run: RunProcesses) -> None:
+    kill(run.of(OBSERVER)[1])
+    run.stop(OBSERVER)
+    assert [child.name for child in run.died()] == ["observer 2 of 2"]
+
+
 def test_processes_of_a_kind_are_stopped_together(run: RunProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "STOP_LIMIT_S", 2.0)
     for child in run.of(GENERATOR):
