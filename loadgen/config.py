@@ -13,11 +13,15 @@ from pydantic.dataclasses import dataclass
 from loadgen.errors import ConfigError
 from loadgen.pacing import Rate, Shape, parse_rate, parse_shape
 from loadgen.session import EVENTS_PER_SESSION, MAX_RECORD_BYTES
+from loadgen.share import Share
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.kafka_access.refused import AccessRefused
 
 MAX_SESSIONS = 10**8
 """A session key has eight digits."""
+
+MAX_GENERATORS = 64
+"""Each is a process of 80 MB, and plans the whole load."""
 
 _TOPIC = r"^(?!\.\.?\Z)[a-zA-Z0-9._-]{1,249}\Z"  # Kafka's rule (org.apache.kafka.common.internals.Topic)
 
@@ -57,6 +61,9 @@ class LoadConfig:
         client: further librdkafka settings (linger.ms). They may hold secrets and are never written.
         kafka_conf: a file of Java properties with the settings of the cluster, such as security.
         kafka: further settings of the cluster, with the names of Java clients; no secrets.
+        generator, generators: this process makes share number `generator` (from 1) of `generators`, see
+            `loadgen.share`.
+        meeting_dir: where several generators agree on the start, see `loadgen.meeting`.
 
     Raises:
         ConfigError: a field is wrong; the message names the first one, its value and what is expected.
@@ -75,6 +82,9 @@ class LoadConfig:
     client: Mapping[str, str | int | float | bool] = field(default_factory=dict, repr=False)
     kafka_conf: Annotated[str, Field(description="a path")] = ""
     kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
+    generator: Annotated[int, _whole(1, MAX_GENERATORS)] = 1
+    generators: Annotated[int, _whole(1, MAX_GENERATORS)] = 1
+    meeting_dir: Annotated[Path | None, Field(description="a path")] = None
 
     @model_validator(mode="wrap")
     @classmethod
@@ -86,6 +96,12 @@ class LoadConfig:
 
     def __post_init__(self) -> None:
         self.parsed_shape()
+        if self.generator > self.generators:
+            raise ConfigError(f"generator: {self.generator} is more than generators, {self.generators}")
+        if self.generators > self.sessions:
+            raise ConfigError(f"generators: {self.generators} are more than the {self.sessions} sessions of the load")
+        if (self.generators > 1) != (self.meeting_dir is not None):
+            raise ConfigError("meeting_dir: several generators need it to agree on the start, and one needs none")
         for name in self.client:
             if name in _RESERVED:
                 raise ConfigError(f"client: {name!r} cannot be set: {_RESERVED[name]}")
@@ -100,9 +116,19 @@ class LoadConfig:
         return KafkaAccess(self.bootstrap_servers, self.kafka_conf, self.kafka)
 
     @property
+    def share(self) -> Share:
+        """The sessions that this process sends."""
+        return Share(self.generator, self.generators)
+
+    @property
     def events(self) -> int:
-        """Number of planned events."""
+        """Number of planned events of the whole load."""
         return self.sessions * self.events_per_session
+
+    @property
+    def own_events(self) -> int:
+        """Number of planned events of this process."""
+        return self.share.sessions(self.sessions) * self.events_per_session
 
     def parsed_shape(self) -> Shape:
         """The shape as an object; raises ConfigError as `parse_shape` does."""

@@ -54,7 +54,8 @@ _COLUMNS: dict[str, tuple[type[np.generic], int]] = {  # dtype and initial value
 class Plan:
     """The plan of a load, enough to make the same load again.
 
-    `started_us` is schedule time 0 in epoch µs.
+    `started_us` is schedule time 0 in epoch µs. `sessions` counts the whole load, and `events` this ledger. The two
+    differ if several generators make the load, each with a ledger (`loadgen.share`).
     """
 
     seed: int
@@ -67,6 +68,8 @@ class Plan:
     events_per_session: int = EVENTS_PER_SESSION
     record_bytes: int = 0
     schema: int = SCHEMA
+    generator: int = 1
+    generators: int = 1
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,9 @@ class Ledger:
     def write_plan(self, plan: Plan) -> None:
         """Puts the plan in place in one step. From then on the ledger can be opened."""
         fresh = self.directory / f"{PLAN_FILE}.new"
-        fresh.write_text(json.dumps(asdict(plan), indent=1) + "\n")
+        left_out = {"generator", "generators"} if plan.generators == 1 else set()
+        items = {name: value for name, value in asdict(plan).items() if name not in left_out}
+        fresh.write_text(json.dumps(items, indent=1) + "\n")
         fresh.rename(self.directory / PLAN_FILE)
 
 

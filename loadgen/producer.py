@@ -25,6 +25,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from loadgen.client import connect, number_setting, reason
 from loadgen.config import LoadConfig
 from loadgen.ledger import Ledger, Plan
+from loadgen.meeting import meet
 from loadgen.schedule import schedule
 from loadgen.session import encode
 from loadgen.status import Status, Summary, lateness
@@ -82,7 +83,7 @@ def run_load(
     drain_s = number_setting(config, "delivery.timeout.ms") / 1e3 + FLUSH_GRACE_S
     producer = connect(config)
     clock = anchored_clock()
-    ledger = plan_load(config, clock)
+    ledger = plan_load(config, clock, _question(stop))
     load = _Load(config, producer, ledger, clock, on_status or (lambda _status: None))
     with _collector_off():
         load.send(_question(stop))
@@ -90,15 +91,23 @@ def run_load(
     return load.summary()
 
 
-def plan_load(config: LoadConfig, clock: Callable[[], int]) -> Ledger:
-    """Creates the ledger of a load that is about to start, with the whole schedule and the plan."""
-    ledger = Ledger.create(config.ledger_dir, config.events)
+def plan_load(config: LoadConfig, clock: Callable[[], int], stopped: Callable[[], bool] = lambda: False) -> Ledger:
+    """Creates the ledger of a load that is about to start, with the schedule of this generator and the plan.
+
+    Several generators wait for each other here; `stopped` ends the wait.
+    """
+    ledger = Ledger.create(config.ledger_dir, config.own_events)
     filled = 0
-    for block in schedule(config.seed, config.sessions, config.parsed_shape(), config.events_per_session):
+    for whole in schedule(config.seed, config.sessions, config.parsed_shape(), config.events_per_session):
+        block = config.share.of(whole)
         rows = slice(filled, filled + len(block.seq))
         ledger.session[rows], ledger.seq[rows], ledger.scheduled_us[rows] = block
         filled = rows.stop
-    started_us = clock() + LEAD_US + config.events // LEAD_EVENTS_PER_US
+    adding_us = config.own_events // LEAD_EVENTS_PER_US
+    if config.meeting_dir is None:
+        started_us = clock() + LEAD_US + adding_us
+    else:
+        started_us = meet(config.meeting_dir, config.share, adding_us, clock, stopped)
     ledger.scheduled_us[:] += started_us
     ledger.write_plan(
         Plan(
@@ -106,11 +115,13 @@ def plan_load(config: LoadConfig, clock: Callable[[], int]) -> Ledger:
             config.rate,
             config.shape,
             config.sessions,
-            config.events,
+            config.own_events,
             config.topic,
             started_us,
             config.events_per_session,
             config.record_bytes,
+            generator=config.generator,
+            generators=config.generators,
         )
     )
     return ledger

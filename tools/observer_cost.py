@@ -85,7 +85,7 @@ class Watchers:
     @contextmanager
     def of_the_next_run(self) -> Iterator[None]:
         """Makes runs in this context obey the switch."""
-        start_observer, look = run_module._Run._start_observer, BytesWritten.scan_if_due
+        start_observer, look = run_module._Run._start_observers, BytesWritten.scan_if_due
 
         def starting(run: run_module._Run) -> None:
             start_observer(run)
@@ -101,7 +101,7 @@ class Watchers:
                 look(written)
 
         with (
-            patch.object(run_module._Run, "_start_observer", starting),
+            patch.object(run_module._Run, "_start_observers", starting),
             patch.object(Sampler, "_run", sampling),
             patch.object(BytesWritten, "scan_if_due", looking),
             patch.object(phases, "CALM_LOOK_S", LOOK_S),

@@ -46,6 +46,7 @@ class Verdict(StrEnum):
 
 # Timeline events.
 LOAD_STARTED, LOAD_DONE = "load-started", "load-done"
+PROCESS_DIED = "process-died"  # a generator or an observer
 INTERRUPTED = "interrupted"  # a gentle stop was requested
 START_TIMED_OUT = "start-timed-out"  # the time of the run was over while an attempt was alive and starting
 
@@ -248,7 +249,8 @@ def _untrusted(findings: Findings, record: Record) -> tuple[str, ...]:
 
 def _weak(findings: Findings, record: Record) -> tuple[str, ...]:
     share = record.ledger.sent_share
-    reasons = []
+    died = [line for line in record.timeline.items if line.get("event") == PROCESS_DIED]
+    reasons = [f"{line.get('name')} died during the run: {line.get('why')}" for line in died]
     if interrupted := _interrupted(findings, record):
         reasons.append(interrupted)
     elif share < MIN_SENT_SHARE:

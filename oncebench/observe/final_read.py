@@ -6,6 +6,7 @@ topic. Failure modes: see `ReadReport.note`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -19,6 +20,7 @@ from oncebench.delivery.copies.headers import split
 from oncebench.delivery.errors import ReadError
 from oncebench.record import FINAL, LOG, QUARANTINE
 from oncebench.record.streams import StreamWriter
+from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.reader import End, LogReader, OpenTransaction, Reader, ReadReport, Rows
 from oncebench.sinks.suite import SuiteSink
 
@@ -57,6 +59,30 @@ class Output:
     log: LogReport | None = None
     at_once: bool = False
     stamped: bool = False
+
+
+def final_reads(
+    sink: SuiteSink,
+    target: Mapping[str, Any],
+    kafka: Mapping[str, Any],
+    source: str,
+    quarantine: str,
+    folder: Path,
+    settle_s: float,
+) -> None:
+    """Stores output, input and quarantine, and the ends of these reads.
+
+    Args:
+        kafka: librdkafka's settings of the cluster.
+        source, quarantine: the topics.
+        settle_s: how long each read waits for open transactions.
+    """
+    output = save_output(sink, target, folder, settle_s=settle_s)
+    with closing(KafkaReader.of(kafka, source)) as reader:
+        read = save_topic(reader, folder / "input.arrow", settle_s=settle_s)
+    with closing(KafkaReader.of(kafka, quarantine)) as reader:
+        save_quarantine(reader, folder / "quarantine.arrow", settle_s=settle_s)
+    (folder / "ends.json").write_text(json.dumps(ends_json(output, read), indent=1))
 
 
 def save_topic(reader: Reader, path: Path, *, settle_s: float = SETTLE_S, idle_s: float = IDLE_S) -> ReadReport:

@@ -2,7 +2,8 @@
 
 It runs as `python -m oncebench.observe.observer CONFIG.json`. It is a separate process, so neither the pipeline nor the
 generator can delay it. CONFIG has `sink`, `target` (as the sink provided it), `observed_path` (Arrow stream) and
-`status_path` (JSON lines). On SIGTERM or SIGINT it takes the rows that are there, writes them and exits with 0.
+`status_path` (JSON lines). With `part` and `parts` it follows one part of the output (`SuiteSink.read_part`), and other
+observers follow the others. On SIGTERM or SIGINT it takes the rows that are there, writes them and exits with 0.
 
 Promise: `seen_us` is the time at which the reader had the data of the row, before any conversion (see
 `oncebench.sinks.reader`). How late that is depends on the sink:
@@ -61,6 +62,8 @@ class Config:
     target: dict[str, Any]
     observed_path: Path
     status_path: Path
+    part: int = 1
+    parts: int = 1
 
     @staticmethod
     def load(path: Path) -> Config:
@@ -72,6 +75,8 @@ class Config:
                 target=dict(item["target"]),
                 observed_path=Path(item["observed_path"]),
                 status_path=Path(item["status_path"]),
+                part=int(item.get("part", 1)),
+                parts=int(item.get("parts", 1)),
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(
@@ -79,6 +84,15 @@ class Config:
                 "observed_path and status_path",
                 exit_code=ExitCode.USAGE,
             ) from error
+
+    def open(self) -> Reader:
+        """Opens the committed reader. Raises `UserError` if the sink cannot be read in parts."""
+        sink = suite_sinks()[self.sink]
+        if self.parts == 1:
+            return sink.read(self.target)
+        if sink.read_part is None:
+            raise UserError(f"sink {self.sink} can be read by one observer only", exit_code=ExitCode.USAGE)
+        return sink.read_part(self.target, self.part, self.parts)
 
 
 class Status:
@@ -199,7 +213,7 @@ def main(arguments: list[str]) -> int:
         if len(arguments) != 1:
             raise UserError("usage: python -m oncebench.observe.observer CONFIG.json", exit_code=ExitCode.USAGE)
         config = Config.load(Path(arguments[0]))
-        with closing(suite_sinks()[config.sink].read(config.target)) as reader:
+        with closing(config.open()) as reader:
             _on_signal(stop)
             with LineWriter(config.status_path) as lines, StreamWriter(config.observed_path, OBSERVED) as writer:
                 follow(reader, writer, lines, lambda: bool(stopped))

@@ -23,6 +23,8 @@ _AS_BY_DEFAULT = (
     "state_store",
     "spark_conf",
     "brokers",
+    "generators",
+    "observers",
 )
 
 

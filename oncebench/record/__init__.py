@@ -1,5 +1,6 @@
 """The record of a run, as files and as one value. Audit and report need nothing else."""
 
+from oncebench.record.ledgers import Ledger, Plan
 from oncebench.record.run_folder import (
     FACTS,
     FINAL,
@@ -8,8 +9,6 @@ from oncebench.record.run_folder import (
     OBSERVED,
     QUARANTINE,
     WORK_FOLDER_FILE,
-    Ledger,
-    Plan,
     Record,
 )
 from oncebench.record.validation import RecordError

@@ -21,7 +21,7 @@ from typing_extensions import TypedDict  # pydantic takes that of `typing` only 
 from oncebench.record.validation import SCHEMA_VERSION, RecordError, require
 
 FILE = "digests.json"
-# What `Record.load` reads, besides the folder `ledger`.
+# What `Record.load` reads, besides the folders of the ledgers.
 _READ = ("*.arrow", "*.jsonl", "cell.json", "ends.json", "facts.json")
 
 
@@ -67,7 +67,7 @@ def altered(folder: Path) -> tuple[str, ...]:
 def _read_by_the_audit(folder: Path) -> Iterator[Path]:
     for pattern in _READ:
         yield from (path for path in folder.glob(pattern) if path.is_file())
-    yield from (path for path in (folder / "ledger").glob("*") if path.is_file())
+    yield from (path for path in folder.glob("ledger*/*") if path.is_file())
 
 
 def _difference(path: Path, wanted: Digest) -> str:

@@ -21,6 +21,7 @@ _NO_RATE = {"custom_error_type": "rate", "custom_error_message": 'Input should b
 Rate = Annotated[float | Literal["max"], GetPydanticSchema(lambda kind, make: {**make(kind), **_NO_RATE})]
 _Partition = Annotated[str, Field(pattern="^[0-9]{1,10}$")]
 _Offsets = dict[_Partition, Count]
+_Several = Annotated[int, Field(ge=1, le=256)]  # processes of one kind; each has files of its own
 _Seconds = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -53,6 +54,8 @@ class StoredCell(TypedDict, closed=True):
     brokers: NotRequired[Count]
     workers: NotRequired[Count]
     replication: NotRequired[Count | None]
+    generators: NotRequired[_Several]
+    observers: NotRequired[_Several]
     black_box: NotRequired[str]
 
 

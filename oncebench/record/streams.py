@@ -31,23 +31,35 @@ _UNREADABLE = (pa.ArrowException, OSError)  # what pyarrow raises for bytes that
 
 @dataclass(frozen=True)
 class Stream:
-    """The rows of one Arrow stream.
+    """The rows of one Arrow stream, or of several that were joined.
 
     Attributes:
-        complete: the writer closed it.
+        complete: each writer closed its file.
         note: what is missing otherwise.
-        mapping: the file in memory, in which the rows lie.
+        mappings: the files in memory, in which the rows lie.
     """
 
     table: pa.Table
     complete: bool
     note: str = ""
-    mapping: mmap.mmap | None = field(default=None, repr=False, compare=False)
+    mappings: tuple[mmap.mmap, ...] = field(default=(), repr=False, compare=False)
 
     def release(self) -> None:
         """Gives back the memory of the pages that were read; the rows stay readable."""
-        if self.mapping is not None:
-            self.mapping.madvise(mmap.MADV_DONTNEED)
+        for mapping in self.mappings:
+            mapping.madvise(mmap.MADV_DONTNEED)
+
+
+def joined(streams: Sequence[Stream]) -> Stream:
+    """The rows of streams of one schema, one stream after the other."""
+    if len(streams) == 1:
+        return streams[0]
+    return Stream(
+        pa.concat_tables([each.table for each in streams]),
+        all(each.complete for each in streams),
+        "; ".join(each.note for each in streams if each.note),
+        tuple(mapping for each in streams for mapping in each.mappings),
+    )
 
 
 class StreamWriter:
@@ -138,7 +150,7 @@ def read_stream(path: Path, schema: pa.Schema) -> Stream:
                 mapped = 0
         table = with_added_columns(pa.Table.from_batches(batches, reader.schema), schema).cast(schema)
     mapping.madvise(mmap.MADV_DONTNEED)
-    return Stream(table, whole, "" if whole else f"{path.name} is cut off after {table.num_rows} rows", mapping)
+    return Stream(table, whole, "" if whole else f"{path.name} is cut off after {table.num_rows} rows", (mapping,))
 
 
 def _refuse_unless_cut(source: pa.BufferReader, start: int, size: int, path: Path, error: Exception) -> None:

@@ -14,16 +14,15 @@ from oncebench.lab.engine import SPARK
 from oncebench.record import Record
 from oncebench.report.environment import environment
 from oncebench.report.faults import without_folder
+from oncebench.report.measures.generators import generator_section
 from oncebench.scenario.cell import Cell
 
 
 def origin(record: Record, cell: Cell, facts: Mapping[str, Any]) -> dict[str, Any]:
     """The section of a report; `facts` as in `make_report`."""
     engine = _engine(facts)
-    load_status = record.load_status.items
-    generator = load_status[-1].get("summary", {}) if load_status else {}
     return {
-        "generator": {name: generator.get(name) for name in ("lateness_ms", "sent_share", "events_per_s")},
+        "generator": generator_section(record),
         "topics": _without_folder(facts.get("topics"), record.path),
         "environment": {
             **(facts.get("environment") or environment()),

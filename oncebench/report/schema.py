@@ -84,10 +84,26 @@ _Steadiness = TypedDict(
 )
 _Death = TypedDict("_Death", {"told": str})
 _Deaths = TypedDict("_Deaths", {"unasked": Count, "each_unasked": list[_Death]})
-_Lateness = TypedDict("_Lateness", {"p99": NotRequired[_Figure]})
-_Generator = TypedDict("_Generator", {"lateness_ms": NotRequired[_Lateness | None]})
+_Lateness = TypedDict("_Lateness", {"p99": NotRequired[_Figure], "max": NotRequired[_Figure]})
+_OneGenerator = TypedDict("_OneGenerator", {"lateness_ms": NotRequired[_Lateness | None]})
+_Generator = TypedDict(
+    "_Generator",
+    {
+        "lateness_ms": NotRequired[_Lateness | None],
+        # Of a run with several generators.
+        "processes": NotRequired[list[_OneGenerator]],
+        "slowest": NotRequired[Count | None],
+    },
+)
 _Config = TypedDict(
-    "_Config", {"faults": NotRequired[list[str]], "trigger_ms": NotRequired[Count], "rate": NotRequired[Rate]}
+    "_Config",
+    {
+        "faults": NotRequired[list[str]],
+        "trigger_ms": NotRequired[Count],
+        "rate": NotRequired[Rate],
+        "generators": NotRequired[Count],
+        "observers": NotRequired[Count],
+    },
 )
 RecoveryMarks = TypedDict(
     "RecoveryMarks",

@@ -16,6 +16,7 @@ from oncebench.audit.anomalies import CATALOGUE
 from oncebench.audit.python.model import ROWS
 from oncebench.audit.verdict import Verdict
 from oncebench.report.comparisons.sustained import backlog_in_latency
+from oncebench.report.measures.generators import slowest
 from oncebench.report.measures.metrics import (
     BY_NAME,
     Quantile,
@@ -73,7 +74,20 @@ def _head(report: Report) -> list[str]:
     faults = [*cell["faults"], *([f"{cell['random_kills']} random kills"] if cell["random_kills"] else [])]
     state = f", {cell['open_sessions']:,} open sessions" if cell.get("open_sessions") else ""
     lines = [f"{cell['sink']}  {cell['guarantee']}  {cell['variant']}  {', '.join(faults) or 'healthy'}{state}"]
-    return [*lines, *(f"  replicas    {line.removesuffix('.')}" for line in replication_lines([report]))]
+    lines += [f"  replicas    {line.removesuffix('.')}" for line in replication_lines([report])]
+    return [*lines, *_several(report)]
+
+
+def _several(report: Report) -> list[str]:
+    """How many processes made the load and observed it, if they were several."""
+    config, lines = report.get("config", {}), []
+    if (generators := config.get("generators", 1)) > 1:
+        found = slowest(report.get("generator", {}))
+        late = "" if found is None else f", number {found[0]} the slowest: at most {_number(found[1])} ms late"
+        lines.append(f"  generators  {generators}{late}")
+    if (observers := config.get("observers", 1)) > 1:
+        lines.append(f"  observers   {observers}, which share the partitions of the output")
+    return lines
 
 
 def _weaknesses(report: Report) -> list[str]:
@@ -184,7 +198,7 @@ def _cpu(report: Report) -> list[str]:
 
 # What limited a run, in words; `part` and `share` are in `oncebench.report.measures.bottleneck`.
 _LIMITS: Mapping[str, str] = {
-    "generator": "the generator, which did not keep its rate",
+    "generator": "{part}, which did not keep its rate",
     "trigger": "the trigger: a batch is done before the next one is due",
     "cores": "the cores of this machine; {part} takes {share:.0%} of the time that is used",
     "batch": "the {part}: {share:.0%} of a batch",
@@ -195,7 +209,7 @@ def _limit(report: Report) -> list[str]:
     found = report.get("bottleneck")  # older reports have none
     if not found:
         return []
-    text = _LIMITS[found["limit"]].format(part=found["part"], share=found["share"] or 0.0)
+    text = _LIMITS[found["limit"]].format(part=found["part"] or "the generator", share=found["share"] or 0.0)
     busy = found["cores_busy"]
     return [f"  bottleneck  {text}" + ("" if busy is None else f"; cores {busy:.0%} busy")]
 

@@ -46,14 +46,15 @@ from oncebench.live.status import (
     Phase,
     Show,
 )
-from oncebench.observe.final_read import ends_json, save_output, save_quarantine, save_topic
+from oncebench.observe.final_read import final_reads
 from oncebench.observe.resources import PIPELINE, Use
 from oncebench.processes.child import Child
-from oncebench.run.configs import load_config, observer_config, pipeline_config
+from oncebench.record.numbered import numbered
+from oncebench.run.configs import load_configs, observer_configs, pipeline_config
 from oncebench.run.interrupt import nothing_to_report
 from oncebench.run.meters import Meters
 from oncebench.run.phases import Phases
-from oncebench.run.processes import GENERATOR, OBSERVER, RunProcesses, last_line
+from oncebench.run.processes import GENERATOR, OBSERVER, RunProcesses
 from oncebench.run.progress import RunProgress
 from oncebench.run.progress_timeout import DrainTimeout, ProgressTimeout
 from oncebench.run.supervisor import PipelineEnded, Supervisor
@@ -155,7 +156,9 @@ class _Run:
         self.meters = Meters(self._measured_processes, folder / CHECKPOINT, engine)
         at_once = cell.rate == "max"
         self.load_s = cell.sessions * EVENTS_PER_SESSION / FLAT_OUT_EVENTS_PER_S if at_once else cell.load_s
-        self.progress = RunProgress(folder, None if at_once else self.load_s, cell.trigger_ms / 1000)
+        self.progress = RunProgress(
+            folder, None if at_once else self.load_s, cell.trigger_ms / 1000, cell.generators, cell.observers
+        )
         self.phases = Phases(self.supervisor, lab.own_kafka, self._look, interrupted, cell.faulted)
         self.measured_from_us, self.warm = 0, False
 
@@ -166,7 +169,7 @@ class _Run:
             stack.enter_context(self.supervisor)
             stack.enter_context(self.processes)
             stack.enter_context(self.meters)
-            self._start_observer()
+            self._start_observers()
             try:
                 self._run_load()
             except PipelineEnded as ended:
@@ -177,7 +180,10 @@ class _Run:
             self.phases.begin(STOPPING)
             self.supervisor.stop()
             self.phases.begin(READING)
-            self._final_reads()
+            settle_s = self.cell.transaction_timeout_ms / 1000 + ABORT_MARGIN_S
+            topics, kafka = self.topics, self.lab.kafka.access.client
+            final_reads(self.sink, topics.target, kafka, topics.input, topics.quarantine, self.folder, settle_s)
+            self.processes.report_deaths(self.supervisor.note)
             self.processes.stop(OBSERVER)
             counted = self.engine.keeps_checkpoint_files and not self.cell.checkpoint
             written = self.meters.checkpoint.total() if counted else None
@@ -209,7 +215,10 @@ class _Run:
         self._drain()
 
     def _load_began(self) -> bool:
-        return (self.folder / "ledger" / "plan.json").exists()
+        return all(plan.exists() for plan in self._plans())
+
+    def _plans(self) -> list[Path]:
+        return [self.folder / name / "plan.json" for name in numbered("ledger", self.cell.generators)]
 
     def _end_early(self, ended: PipelineEnded) -> None:
         """Ends a run whose pipeline will not come back, so that it can be judged up to here."""
@@ -218,8 +227,8 @@ class _Run:
         self.supervisor.stop()
         self.supervisor.note("stalled", position=self.progress.position, ends=self._input_ends(), why=str(ended))
 
-    def _start_observer(self) -> None:
-        self.processes.start_observer(observer_config(self.cell, self.topics, self.folder))
+    def _start_observers(self) -> None:
+        self.processes.start_observers(observer_configs(self.cell, self.topics, self.folder))
 
     def _start_pipeline(self) -> None:
         self.supervisor.start()
@@ -260,27 +269,24 @@ class _Run:
         return self.progress.events_read, self.supervisor.running() and not self.supervisor.restarts
 
     def _load(self) -> None:
-        generator = self._start_load()
+        self._start_load()
         timeout = ProgressTimeout(START_LIMIT_S + self._faults_s(), self.progress.of_load)
-        ended = self.phases.wait(LOADING, lambda: not generator.alive, timeout) or self.interrupted.is_set()
+        over = self.phases.wait(LOADING, lambda: self.processes.load_over, timeout) or self.interrupted.is_set()
+        self.processes.report_deaths(self.supervisor.note)
         self.processes.stop(GENERATOR)
         self.supervisor.note("load-done")
         if not self._load_began():
-            if self.interrupted.is_set():
-                raise nothing_to_report("load began")
-            raise UserError(f"the generator sent nothing: {last_line(generator.log)}. See {generator.log}")
-        if not ended:
+            raise nothing_to_report("load began") if self.interrupted.is_set() else self.processes.nothing_sent()
+        if not over:
             _log.warning(
-                "Kafka acknowledged nothing of the load for %g s, so the generator was stopped. The run is judged as "
-                "it is. See %s.", timeout.limit_s, generator.log,
+                "Kafka acknowledged nothing of the load for %g s, so the load was stopped. The run is judged as it "
+                "is. See %s.", timeout.limit_s, self.folder / "logs",
             )  # fmt: skip
 
-    def _start_load(self) -> Child:
+    def _start_load(self) -> None:
         self.supervisor.note("load-started")
-        kafka = self.lab.kafka.access
-        generator = self.processes.start_generator(load_config(self.cell, kafka, self.topics, self.folder))
+        self.processes.start_generators(load_configs(self.cell, self.lab.kafka.access, self.topics, self.folder))
         self.supervisor.begin_random_kills()
-        return generator
 
     def _drain(self) -> None:
         """Waits until the pipeline has read everything and every fault is over; records the end."""
@@ -359,7 +365,7 @@ class _Run:
             if phase != DRAINING or 2 * (self.progress.events_read - self.progress.sent_ahead) > load:
                 return False
         else:
-            plan = self.folder / "ledger" / "plan.json"
+            plan = self._plans()[0]
             if phase != LOADING or not plan.exists():
                 return False
             began_us = json.loads(plan.read_text())["started_us"]
@@ -374,16 +380,6 @@ class _Run:
         # A fault may have killed the broker just before. A busy machine was seen to take 36 s to start it again.
         with closing(KafkaReader.of(self.lab.kafka.access.client, self.topics.input, START_LIMIT_S)) as reader:
             return {str(p): end.lso for p, end in reader.ends().items()}
-
-    def _final_reads(self) -> None:
-        kafka = self.lab.kafka.access.client
-        settle_s = self.cell.transaction_timeout_ms / 1000 + ABORT_MARGIN_S
-        output = save_output(self.sink, self.topics.target, self.folder, settle_s=settle_s)
-        with closing(KafkaReader.of(kafka, self.topics.input)) as reader:
-            source = save_topic(reader, self.folder / "input.arrow", settle_s=settle_s)
-        with closing(KafkaReader.of(kafka, self.topics.quarantine)) as reader:
-            save_quarantine(reader, self.folder / "quarantine.arrow", settle_s=settle_s)
-        (self.folder / "ends.json").write_text(json.dumps(ends_json(output, source), indent=1))
 
     def _measured_processes(self) -> dict[str, Any]:
         pipeline = {} if self.supervisor.child is None else {PIPELINE: self.supervisor.child}

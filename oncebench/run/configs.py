@@ -1,4 +1,4 @@
-"""Builds the configurations of a run's pipeline, load generator and observer.
+"""Builds the configurations of a run's pipeline, load generators and observers.
 
 Promise: pure functions of the cell and its topics.
 """
@@ -14,6 +14,7 @@ from oncebench.faults.disk import CHECKPOINT
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.lab.lab import Lab
 from oncebench.lab.spark.master import master_for
+from oncebench.record.numbered import numbered
 from oncebench.run.topics import Topics
 from oncebench.scenario.cell import Cell
 from oncebench.sinks.registry import SINKS
@@ -69,9 +70,10 @@ def spark_settings(cell: Cell) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def load_config(cell: Cell, kafka: KafkaAccess, topics: Topics, folder: Path) -> dict[str, Any]:
-    """Returns the generator's configuration (`loadgen.config`)."""
-    return {
+def load_configs(cell: Cell, kafka: KafkaAccess, topics: Topics, folder: Path) -> list[dict[str, Any]]:
+    """Returns the configuration of each generator (`loadgen.config`)."""
+    ledgers, statuses = (numbered(name, cell.generators) for name in ("ledger", "load.jsonl"))
+    whole = {
         **kafka.as_json(),
         "topic": topics.input,
         "rate": cell.rate,
@@ -79,16 +81,27 @@ def load_config(cell: Cell, kafka: KafkaAccess, topics: Topics, folder: Path) ->
         "shape": cell.shape,
         "record_bytes": cell.record_bytes,
         "seed": cell.seed,
-        "ledger_dir": str(folder / "ledger"),
-        "status_path": str(folder / "load.jsonl"),
     }
+    return [
+        {**whole, "ledger_dir": str(folder / ledger), "status_path": str(folder / status),
+         **_share(number, cell.generators, folder)}
+        for number, (ledger, status) in enumerate(zip(ledgers, statuses, strict=True), 1)
+    ]  # fmt: skip
 
 
-def observer_config(cell: Cell, topics: Topics, folder: Path) -> dict[str, Any]:
-    """Returns the observer's configuration (`oncebench.observe.observer`)."""
-    return {
-        "sink": cell.sink,
-        "target": topics.target,
-        "observed_path": str(folder / "observed.arrow"),
-        "status_path": str(folder / "observer.jsonl"),
-    }
+def _share(number: int, generators: int, folder: Path) -> dict[str, Any]:
+    """The share of a generator; nothing if it is the only one."""
+    if generators == 1:
+        return {}
+    return {"generator": number, "generators": generators, "meeting_dir": str(folder / "meeting")}
+
+
+def observer_configs(cell: Cell, topics: Topics, folder: Path) -> list[dict[str, Any]]:
+    """Returns the configuration of each observer (`oncebench.observe.observer`)."""
+    observed, statuses = (numbered(name, cell.observers) for name in ("observed.arrow", "observer.jsonl"))
+    return [
+        {"sink": cell.sink, "target": topics.target, "observed_path": str(folder / rows),
+         "status_path": str(folder / status),
+         **({} if cell.observers == 1 else {"part": number, "parts": cell.observers})}
+        for number, (rows, status) in enumerate(zip(observed, statuses, strict=True), 1)
+    ]  # fmt: skip

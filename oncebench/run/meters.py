@@ -77,6 +77,7 @@ class Meters:
 
 def component(engine: Engine, owner: str, name: str, leader: bool) -> str:
     """Returns the component of a process; the engine names those of the pipeline."""
-    if owner.partition(" ")[0] == KAFKA:  # several brokers have numbers, and are one component
+    owner = owner.partition(" ")[0]  # several brokers, generators or observers have numbers, and are one component
+    if owner == KAFKA:
         return BROKER
     return engine.component(name, leader) if owner == PIPELINE else owner

@@ -10,6 +10,7 @@ from oncebench.live.newest_fault import NewestFault
 from oncebench.live.status import Phase, RunStatus
 from oncebench.record.json_lines import Tail
 from oncebench.record.schema import READ
+from oncebench.run.statuses import Statuses, load_line, observer_line
 
 
 class RunProgress:
@@ -21,10 +22,12 @@ class RunProgress:
         position: per partition of the input, the offset up to which the pipeline has read and committed.
     """
 
-    def __init__(self, folder: Path, load_s: float | None, trigger_s: float = 0.0) -> None:
+    def __init__(
+        self, folder: Path, load_s: float | None, trigger_s: float = 0.0, generators: int = 1, observers: int = 1
+    ) -> None:
         self._load_s, self._trigger_s = load_s, trigger_s
-        self._load = Tail(folder / "load.jsonl")
-        self._observer = Tail(folder / "observer.jsonl")
+        self._load = Statuses(folder, "load.jsonl", generators)
+        self._observer = Statuses(folder, "observer.jsonl", observers)
         self._pipeline = Tail(folder / "progress.jsonl")
         self._newest_fault = NewestFault(folder)
         self.sent_ahead = 0
@@ -59,7 +62,7 @@ class RunProgress:
 
         While events wait for Kafka, only acknowledgements are progress. A pause of the schedule is no standstill.
         """
-        load = self._load.last()
+        load = load_line(self._load.last())
         acknowledged = load.get("acknowledged", 0)
         if load.get("planned_by_now", 0) > acknowledged + load.get("failed", 0):
             return "acknowledged", acknowledged
@@ -67,12 +70,12 @@ class RunProgress:
 
     def status(self, phase: Phase) -> RunStatus:
         """Returns the state of the run for the live view."""
-        load = self._load.last()
+        load = load_line(self._load.last())
         acknowledged = self.sent_ahead + load.get("summary", load).get("acknowledged", 0)
         return RunStatus(
             phase=phase,
             load=load,
-            observer=self._observer.last(),
+            observer=observer_line(self._observer.last()),
             batch=self.batch,
             lag=acknowledged - self.events_read if self.position else None,
             fault=self._newest_fault.describe(),

@@ -56,6 +56,8 @@ class Cell:
         brokers: brokers of the run's own Kafka, each with a replica of every topic.
         workers: workers of a Spark cluster that the run starts on this machine. 0: the Spark of `master`.
         replication: replicas of the run's topics on the user's own Kafka. None: its default.replication.factor.
+        generators: processes that make the load together, each some of the sessions (`loadgen.share`).
+        observers: processes that follow the output together, each some of its partitions.
         black_box: the user's functions and settings as JSON, for the sink `black-box` only
             (`oncebench.sinks.black_box.target`).
     """
@@ -86,6 +88,8 @@ class Cell:
     brokers: int = 1
     workers: int = 0
     replication: int | None = None
+    generators: int = 1
+    observers: int = 1
     black_box: str = ""
 
     @property
@@ -120,14 +124,18 @@ class Cell:
         """Returns the title for progress lines, with the number of faults if the list is long."""
         if len(self.faults) <= MOST_FAULTS_LISTED:
             return self.title
-        configuration = replace(self, faults=(), open_sessions=0, brokers=1, workers=0).title.removesuffix(", healthy")
+        plain = replace(self, faults=(), open_sessions=0, brokers=1, workers=0, generators=1, observers=1)
+        configuration = plain.title.removesuffix(", healthy")
         return f"{configuration}, {len(self.faults)} faults{self._more_text}"
 
     @property
     def _more_text(self) -> str:
         brokers = f", {self.brokers} brokers" if self.brokers > 1 else ""
         workers = f", cluster of {self.workers}" if self.workers else ""
-        return (f", {self.open_sessions} open sessions" if self.open_sessions else "") + brokers + workers
+        generators = f", {self.generators} generators" if self.generators > 1 else ""
+        observers = f", {self.observers} observers" if self.observers > 1 else ""
+        state = f", {self.open_sessions} open sessions" if self.open_sessions else ""
+        return state + brokers + workers + generators + observers
 
     def reproduce(self, program: Sequence[str] = ("oncebench", "run")) -> str:
         """The command that runs this cell again; options at their defaults are left out."""

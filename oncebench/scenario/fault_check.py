@@ -1,4 +1,4 @@
-"""Checks a fault specification, and whether a cell can run with its faults on its Spark master.
+"""Checks a fault specification, and whether a cell can run with its faults and processes on its Spark master.
 
 Failure modes: each problem raises `UserError` with exit code 2 before anything is started.
 """
@@ -19,6 +19,7 @@ from oncebench.faults.catalogue import (
 )
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.master_check import why_not_on_cluster
+from oncebench.scenario.process_check import require_shared
 from oncebench.sinks.registry import SINKS, suite_sinks
 
 
@@ -59,5 +60,6 @@ def require_possible(cells: Iterable[Cell], ours: frozenset[str] | None = None) 
             )
             if reason is not None:
                 raise UserError(f"fault {text}: {reason}", exit_code=ExitCode.USAGE)
+        require_shared([cell])
         if (why := why_not_on_cluster(cell, ours)) is not None:
             raise UserError(f"{cell.spark_text}: {why}", exit_code=ExitCode.USAGE)

@@ -72,6 +72,8 @@ class SuiteSink:
         provide: makes an empty output and returns its target, a JSON object. `SinkSettings.output` and `read` find the
             output by it; its field `output` is a name for people. Secrets stay in the environment.
         read: opens a committed reader of a target.
+        read_part: (target, part, parts) -> a committed reader of some partitions of the target. All parts together,
+            numbered from 1, read each row once. None: only one observer can read the output.
         log: opens a reader of the log under a target, where the log names the writer of each record.
         transactional_ids: sink_id -> prefix of its Kafka transactional ids, if it holds Kafka transactions.
         marker_group: (sink_id, partition) -> the consumer group with the partition's marker, if the sink keeps its
@@ -85,6 +87,7 @@ class SuiteSink:
     traits: Traits
     provide: Callable[[Place], dict[str, Any]]
     read: Callable[[Mapping[str, Any]], Reader]
+    read_part: Callable[[Mapping[str, Any], int, int], Reader] | None = None
     log: Callable[[Mapping[str, Any]], LogReader] | None = None
     transactional_ids: Callable[[str], str] | None = None
     marker_group: Callable[[str, int], str] | None = None

@@ -14,6 +14,7 @@ from oncebench.audit.anomalies import CATALOGUE, TERMS, terms_of
 from oncebench.report.comparisons.paired import MACHINE, Setting, differing
 from oncebench.report.comparisons.sweep_selection import setting_text
 from oncebench.report.configuration import configuration_of, configurations_of
+from oncebench.report.measures.generators import processes_text
 from oncebench.report.measures.metrics import BY_NAME, field, figure
 from oncebench.report.outcome import ORDER, is_healthy, outcome_of
 from oncebench.report.schema import Report
@@ -114,9 +115,11 @@ def _test(report: Report, differing_fields: Sequence[str]) -> str:
 
     The machine is left out here: it is the same for most runs, and tables/runs.csv has it.
     """
+    processes = processes_text(report)
     if not is_healthy(report):
-        return title(report)
+        return ", ".join(filter(None, (title(report), processes)))
     probe = "probe of a rate" if report.get("probe") else ""
-    fields = [name for name in differing_fields if name not in ("open_sessions", MACHINE)]  # the title has the sessions
+    # The title has the open sessions.
+    fields = [name for name in differing_fields if name not in ("open_sessions", "generators", "observers", MACHINE)]
     setting = setting_text(Setting.of(report), fields)
-    return ", ".join(filter(None, (title(report) or matrix.HEALTHY, probe, setting)))
+    return ", ".join(filter(None, (title(report) or matrix.HEALTHY, probe, processes, setting)))

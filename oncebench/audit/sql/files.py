@@ -134,19 +134,22 @@ def released(files: Files) -> Iterator[None]:
 
 def read_files(folder: Path) -> Files:
     """Reads the files of `folder`."""
-    plan = json.loads((folder / "ledger" / "plan.json").read_bytes())
+    described = json.loads((folder / "cell.json").read_bytes())
+    ledgers, observed = (
+        [folder / file for file in _each(file, described.get("cell", {}).get(processes, 1))]
+        for file, processes in (("ledger", "generators"), ("observed.arrow", "observers"))
+    )
+    plan = json.loads((ledgers[0] / "plan.json").read_bytes())
     ends = folder / "ends.json"
     mappings: list[mmap.mmap] = []
-    ledger = {name: np.load(folder / "ledger" / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in LEDGER}
-    mappings += [column._mmap for column in ledger.values()]
     progress = _lines(folder / "progress.jsonl", "kind")
     return Files(
         input=placed(_stream(folder / "input.arrow", mappings, _INPUT)),
         final=placed(_stream(folder / "final.arrow", mappings, _RECORD)),
-        observed=placed(_stream(folder / "observed.arrow", mappings, _OBSERVED)),
+        observed=placed(pa.concat_tables([_stream(path, mappings, _OBSERVED) for path in observed])),
         quarantine=numbered(_stream(folder / "quarantine.arrow", mappings, _QUARANTINE)),
         log=placed(_stream(folder / "log.arrow", mappings, _LOG)),
-        ledger=pa.table(ledger),
+        ledger=pa.concat_tables([_ledger(path, mappings) for path in ledgers]),
         final_whole=_is_closed(folder / "final.arrow"),
         log_whole=_is_closed(folder / "log.arrow"),
         seed=plan["seed"],
@@ -157,7 +160,7 @@ def read_files(folder: Path) -> Files:
         batch_ends=batch_ends(progress),
         accepted_batches=accepted_batches(progress),
         accepted_offsets=accepted_offsets(progress),
-        timeout_ms=json.loads((folder / "cell.json").read_bytes()).get("session_timeout_ms", TIMEOUT_MS),
+        timeout_ms=described.get("session_timeout_ms", TIMEOUT_MS),
         drained=drained(_lines(folder / "timeline.jsonl", "event")),
         mappings=tuple(mappings),
     )
@@ -228,6 +231,18 @@ def drained(timeline: Iterable[Mapping[str, Any]]) -> bool | None:
     """Whether the supervisor's last end event is `drained`; None without one."""
     ends = [line["event"] == "drained" for line in timeline if line["event"] in ("drained", "stalled")]
     return ends[-1] if ends else None
+
+
+def _each(name: str, processes: int) -> list[str]:
+    """The names of a file that each process of a kind writes; only several processes have numbers."""
+    stem, dot, ending = name.partition(".")
+    return [name] if processes == 1 else [f"{stem}-{at + 1}{dot}{ending}" for at in range(processes)]
+
+
+def _ledger(folder: Path, mappings: list[mmap.mmap]) -> pa.Table:
+    columns = {name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in LEDGER}
+    mappings += [column._mmap for column in columns.values()]
+    return pa.table(columns)
 
 
 def _stream(path: Path, mappings: list[mmap.mmap], schema: pa.Schema) -> pa.Table:

@@ -67,6 +67,8 @@ class Form(BaseModel):
     start_timeout: float | None = None
     brokers: int | None = None
     replication: int | None = None
+    generators: int | None = None
+    observers: int | None = None
     bootstrap_servers: str | None = None
     kafka_conf: str | None = None
     kafka_set: list[str] | None = None

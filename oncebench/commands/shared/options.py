@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from loadgen.config import MAX_SESSIONS
+from loadgen.config import MAX_GENERATORS, MAX_SESSIONS
 from loadgen.errors import LoadError
 from loadgen.pacing import parse_rate, parse_shape, sessions_for
 from loadgen.session import EVENTS_PER_SESSION, MAX_RECORD_BYTES
@@ -28,11 +28,11 @@ from pipeline.config import CHANGELOG
 F = TypeVar("F", bound=Callable[..., Any])
 # The headings of a command's help, with the parameters below each. All other options come first.
 HEADINGS: Mapping[str, Sequence[str]] = {
-    "Load": ("rate", "duration", "sessions", "shape", "record_bytes", "seed"),
+    "Load": ("rate", "duration", "sessions", "shape", "record_bytes", "seed", "generators"),
     "Pipeline": (
         "trigger_ms", "partitions", "open_sessions", "max_events_per_batch", "transaction_timeout_ms", "on_lost",
         "checkpoint", "checkpoint_writing", "state_store", "master", "workers", "spark_conf", "warmup_s",
-        "start_timeout_s",
+        "start_timeout_s", "observers",
     ),
     "Servers": ("brokers", "replication", *PARAMETERS, "topic", "postgres"),
     "Files": ("save", "json_path", "publish", "work_dir", "keep"),
@@ -141,6 +141,10 @@ def _cell_options(warmup: str) -> Sequence[Callable[[F], F]]:
         open_sessions_option,
         brokers_option,
         replication_option,
+        click.option("--generators", type=click.IntRange(1, MAX_GENERATORS), default=1, metavar="N", show_default=True,
+                     help="Processes that make the load together; each sends some of the sessions."),
+        click.option("--observers", type=click.IntRange(1, MAX_PARTITIONS), default=1, metavar="N", show_default=True,
+                     help="Processes that follow the output together; each reads some of its partitions. Kafka only."),
         click.option("--max-events-per-batch", type=click.IntRange(1), metavar="N",
                      help="Maximum of input events per micro-batch [default: no limit]."),
         click.option("--transaction-timeout", "transaction_timeout_ms", type=click.IntRange(1000), default=60_000,

@@ -2,7 +2,7 @@
 
 Promise: a pure function of what the run measured. The rules are tried in this order:
 
-1. The generator was late: the run says nothing about the pipeline.
+1. A generator was late: the run says nothing about the pipeline.
 2. A batch is shorter than the trigger: the pipeline waits for the next one.
 3. All cores of the machine are in use: the process that uses most of them. A cluster's cores are not measured.
 4. Otherwise the longest part of a batch: planning in the driver, tasks in the executors, the state's commit, the sink's
@@ -17,6 +17,7 @@ from typing import Any
 
 from oncebench.observe.resources import Use
 from oncebench.record import Record
+from oncebench.report.measures.generators import generator_section, latest
 from oncebench.scenario.cell import Cell
 
 # Above this share of the cores' time, processes wait for each other's cores. The sampler misses some short processes.
@@ -40,7 +41,8 @@ class Bottleneck:
 
     Attributes:
         limit: generator, trigger, cores or batch.
-        part: the process that uses most of the cores, or the longest part of a batch; empty for generator and trigger.
+        part: the process that uses most of the cores, or the longest part of a batch; empty for the trigger. For the
+            generator: which one, if there are several.
         share: of the cores' time that is used, or of the batch; None for generator and trigger.
         cores_busy: share of the time of all cores that the run's processes used; None: not measured.
     """
@@ -61,7 +63,7 @@ def bottleneck(
     cores: int | None,
     split_ms: Mapping[str, float | None],
     trigger_ms: int,
-    generator_late: bool,
+    late: str | None,
 ) -> Bottleneck | None:
     """What limited the run; None where neither cores nor batches were measured.
 
@@ -71,14 +73,14 @@ def bottleneck(
         cores: processor cores of the machine; None: the pipeline runs on other machines too.
         split_ms: the mean batch in parts.
         trigger_ms: milliseconds between the starts of batches; 0: no pause.
-        generator_late: whether the generator did not keep its rate.
+        late: the generator that did not keep its rate; None if each kept it.
     """
     used_s = sum(use.cpu_s for use in uses.values())
     busy = round(used_s / (cores * measured_s), 3) if cores and measured_s > 0 and used_s else None
     parts = {name: sum(split_ms.get(part) or 0.0 for part in of) for name, of in _WORK.items()}
     total_ms = sum(parts.values())
-    if generator_late:
-        return Bottleneck("generator", "", None, busy)
+    if late is not None:
+        return Bottleneck("generator", late, None, busy)
     if total_ms and trigger_ms > total_ms:
         return Bottleneck("trigger", "", None, busy)
     if busy is not None and busy >= BUSY:
@@ -102,13 +104,19 @@ def of_run(
         return None
     ends_us = [line["t_us"] for line in record.timeline.items if line["event"] in ("drained", "stalled")]
     measured_s = (ends_us[-1] - facts.get("measured_from_us", 0)) / 1e6 if ends_us else 0.0
-    load = record.load_status.items[-1].get("summary", {}) if record.load_status.items else {}
-    late_ms = (load.get("lateness_ms") or {}).get("p99") or 0.0
     return bottleneck(
         uses,
         measured_s,
         (facts.get("environment") or {}).get("cores") if cell.on_this_machine else None,
         split_ms,
         cell.trigger_ms,
-        cell.rate != "max" and late_ms > LATE_MS,
+        None if cell.rate == "max" else _late(record),
     )
+
+
+def _late(record: Record) -> str | None:
+    """The generator that was late, as `Bottleneck.part`; None if each kept its rate."""
+    found = latest(generator_section(record))
+    if found is None or found[1] <= LATE_MS:
+        return None
+    return found[0] if len(record.load_status) > 1 else ""

@@ -15,6 +15,7 @@ from oncebench.audit.python.model import ROWS
 from oncebench.audit.verdict import Verdict
 from oncebench.observe.resources import WATCHING
 from oncebench.report.measures.bottleneck import LATE_MS
+from oncebench.report.measures.generators import latest
 from oncebench.report.schema import Report
 from oncebench.scenario.supports import expected_codes
 
@@ -225,8 +226,9 @@ def why_no_speed(report: Report) -> Iterator[str]:
 
 
 def generator_late(report: Report) -> str | None:
-    """Says that the generator did not keep the rate of the report; None if it did."""
-    late = (report.get("generator", {}).get("lateness_ms") or {}).get("p99")
-    if late is None or late <= LATE_MS or flat_out(report):
+    """Says which generator did not keep the rate of the report; None if each kept it."""
+    found = latest(report.get("generator", {}))
+    if found is None or found[1] <= LATE_MS or flat_out(report):
         return None
-    return f"the generator was {late:,.0f} ms late for one event in a hundred (the machine was busy: run it again)"
+    name, late = found
+    return f"{name} was {late:,.0f} ms late for one event in a hundred (the machine was busy: run it again)"

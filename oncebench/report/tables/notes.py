@@ -1,6 +1,7 @@
 """Writes the notes below a table.
 
-They explain why a latency is missing, which latencies include a backlog or an outage, and the replication.
+They explain why a latency is missing, which latencies include a backlog or an outage, the replication, and how many
+generators and observers there were.
 
 Promise: pure functions of the reports in the table. A note appears only where it applies.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from oncebench.report.comparisons.sustained import backlog_in_latency
+from oncebench.report.measures.generators import process_lines
 from oncebench.report.measures.metrics import Quantile, flat_out, has_speed, sessions_needed, too_few_sessions
 from oncebench.report.replication import replication_lines
 from oncebench.report.schema import Report
@@ -49,7 +51,7 @@ def notes(reports: Sequence[Report], headings: Iterable[str], behind: bool, outa
         outage: whether the table marks a latency with OUTAGE_MARK.
     """
     lines = [*_missing(reports, headings), *(_behind() if behind else ()), *(_outage() if outage else ())]
-    lines += replication_lines(reports)
+    lines += [*replication_lines(reports), *process_lines(reports)]
     return "\n" + "\n".join(lines) + "\n" if lines else ""
 
 

@@ -75,9 +75,10 @@ class KafkaReader:
         client: further librdkafka settings, such as security.
         start_s: how long to wait for the topic to exist.
         sink_id: the sink whose open transactions count as leftovers.
+        part, parts: read part number `part` (from 1) of the partitions, which are dealt out in turn to `parts` readers.
 
     Raises:
-        ReadError: the topic does not exist after `start_s`.
+        ReadError: the topic does not exist after `start_s`, or has fewer partitions than `parts`.
     """
 
     def __init__(
@@ -89,6 +90,8 @@ class KafkaReader:
         client: Mapping[str, Any] | None = None,
         start_s: float = START_S,
         sink_id: str | None = None,
+        part: int = 1,
+        parts: int = 1,
     ) -> None:
         self.topic = topic
         self._sink_id = sink_id
@@ -98,15 +101,17 @@ class KafkaReader:
         level = "read_committed" if committed else "read_uncommitted"
         self._client = common
         self._consumer = Consumer({**_SETTINGS, "isolation.level": level, **common})
-        self._partitions = self._find_partitions(start_s)
+        self._partitions = self._find_partitions(start_s)[part - 1 :: parts]
+        if not self._partitions:
+            raise ReadError(f"{self._where} has no partition for reader {part} of {parts}. Start fewer readers.")
         self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in self._partitions])
         self._reached = dict.fromkeys(self._partitions, 0)
         self._repair = Repair(self._consumer, bootstrap_servers)
 
     @staticmethod
-    def of(client: Mapping[str, Any], topic: str, start_s: float = START_S, sink_id: str | None = None) -> KafkaReader:
-        """Returns a committed reader with librdkafka's settings of the cluster."""
-        return KafkaReader(str(client["bootstrap.servers"]), topic, client=client, start_s=start_s, sink_id=sink_id)
+    def of(client: Mapping[str, Any], topic: str, start_s: float = START_S, **more: Any) -> KafkaReader:
+        """Returns a committed reader with librdkafka's settings of the cluster; `more` as in the class."""
+        return KafkaReader(str(client["bootstrap.servers"]), topic, client=client, start_s=start_s, **more)
 
     def poll(self, timeout_s: float) -> Rows:
         """Returns the available rows, see `Reader.poll`. Raises `ReadError` if rows were deleted."""

@@ -22,6 +22,10 @@ def _read(target: Mapping[str, Any]) -> KafkaReader:
     return KafkaReader.of(KafkaAccess.of_json(target["kafka"]).client, target["output"], sink_id=target["sink_id"])
 
 
+def _read_part(target: Mapping[str, Any], part: int, parts: int) -> KafkaReader:
+    return KafkaReader.of(KafkaAccess.of_json(target["kafka"]).client, target["output"], part=part, parts=parts)
+
+
 def _log_of(target: Mapping[str, Any]) -> KafkaLog:
     return KafkaLog(KafkaAccess.of_json(target["kafka"]).client, target["output"], target["sink_id"])
 
@@ -32,6 +36,7 @@ SUITE_SINKS = (
         traits=Traits(ordered=True, has_write_timestamps=True),
         provide=_provide,
         read=_read,
+        read_part=_read_part,
         log=_log_of,
         transactional_ids=transactional_ids,
         marker_group=marker_group,

@@ -97,6 +97,14 @@ def test_a_load_without_all_its_answers_is_unknown_at_best() -> None:
     assert judged(None, -1)[0] == Verdict.KEPT  # an error is an answer
 
 
+def test_a_run_that_lost_a_generator_is_unknown_at_best_and_names_it() -> None:
+    died = {"t_us": 1, "event": "process-died", "name": "generator 2 of 3", "why": "killed by signal 9"}
+    timeline = Lines((died, {"t_us": 2, "event": "drained"}))
+    said = "generator 2 of 3 died during the run: killed by signal 9"
+    assert verdict_of(make_record(WORLD, timeline=timeline)) == (Verdict.UNKNOWN, said)
+    assert verdict_of(make_record(WORLD, WORLD.rows[1:], timeline=timeline))[0] == Verdict.BROKEN
+
+
 def test_an_interruption_is_reported_in_seconds_of_the_load() -> None:
     _, reasons = interrupted(("load-started", -50.0), ("interrupted", 100_000.0), ("drained", 100_001.0))
     assert reasons.startswith("interrupted after 100000.0 s of the load, ")

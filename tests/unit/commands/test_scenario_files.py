@@ -86,6 +86,8 @@ WORDS = joined(
     numbers("--master", st.sampled_from(["local[2]", "local[*]"])),
     numbers("--spark-conf", st.text(st.characters(exclude_categories=["Cs"])).map(lambda text: f"spark.x={text}")),
     numbers("--warmup", st.floats(0, 86_400)),
+    numbers("--generators", st.integers(1, 64)),
+    numbers("--observers", st.integers(1, 3)),
     numbers("--start-timeout", st.floats(1, 86_400)),
     st.lists(st.sampled_from(["after-commit:kill", "mid-write:stop:3", "batch-start:kill@batch=9"]), max_size=3).map(
         lambda faults: [word for fault in faults for word in ("--fault", fault)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from oncebench.observe.resources import Use
@@ -18,7 +19,7 @@ FULL = {"spark_jvm": Use(cpu_s=13.0), "broker": Use(cpu_s=3.0), "generator": Use
 
 
 def found(
-    uses: dict[str, Use] = IDLE, split: dict[str, float] = SPLIT, trigger_ms: int = 0, late: bool = False
+    uses: dict[str, Use] = IDLE, split: dict[str, float] = SPLIT, trigger_ms: int = 0, late: str | None = None
 ) -> Bottleneck | None:
     return bottleneck(uses, 10.0, 2, split, trigger_ms, late)
 
@@ -46,13 +47,14 @@ def test_busy_cores_come_before_the_parts_of_a_batch() -> None:
 
 
 def test_cores_of_a_cluster_are_no_bottleneck() -> None:
-    limit = bottleneck(FULL, 10.0, None, SPLIT, 0, False)
+    limit = bottleneck(FULL, 10.0, None, SPLIT, 0, None)
     assert limit is not None
     assert (limit.limit, limit.cores_busy) == ("batch", None)
 
 
 def test_a_late_generator_hides_every_other_bottleneck() -> None:
-    assert found(FULL, trigger_ms=5_000, late=True) == Bottleneck("generator", "", None, 0.95)
+    assert found(FULL, trigger_ms=5_000, late="") == Bottleneck("generator", "", None, 0.95)
+    assert found(FULL, late="generator 2 of 3") == Bottleneck("generator", "generator 2 of 3", None, 0.95)
 
 
 def test_a_pipeline_that_waits_for_its_trigger_has_no_slow_part() -> None:
@@ -61,13 +63,28 @@ def test_a_pipeline_that_waits_for_its_trigger_has_no_slow_part() -> None:
 
 
 def test_nothing_measured_means_no_bottleneck() -> None:
-    assert bottleneck({}, 0.0, 2, dict.fromkeys(SPLIT, None), 0, False) is None
+    assert bottleneck({}, 0.0, 2, dict.fromkeys(SPLIT, None), 0, None) is None
 
 
 @pytest.mark.parametrize("faults", [(), ("after-commit:kill",)])
 def test_a_run_with_a_fault_has_no_bottleneck(faults: tuple[str, ...]) -> None:
     end: Any = SimpleNamespace(items=({"t_us": 10_000_000, "event": "drained"},))
-    record: Any = SimpleNamespace(timeline=end, load_status=SimpleNamespace(items=()))
+    record: Any = SimpleNamespace(timeline=end, load_status=())
     cell = Cell("kafka", "exactly-once", "two-phase", faults=faults)
     limit = of_run(record, cell, IDLE, {"measured_from_us": 0, "environment": {"cores": 2}}, SPLIT)
     assert (limit is None) == bool(faults)
+
+
+@pytest.mark.parametrize(("late_ms", "part"), [((5.0, 120.0), "generator 2 of 2"), ((120.0, 500.0), "generator 2 of 2"),
+                                               ((101.0, 3.0), "generator 1 of 2"), ((99.0, 100.0), None)])  # fmt: skip
+def test_one_late_generator_of_several_is_the_bottleneck(late_ms: tuple[float, float], part: str | None) -> None:
+    """Over all events it may be late for less than one in a hundred, but its own sessions are late."""
+    end: Any = SimpleNamespace(items=({"t_us": 10_000_000, "event": "drained"},))
+    lines = tuple(SimpleNamespace(items=({"summary": {"lateness_ms": {"p99": ms, "max": ms}}},)) for ms in late_ms)
+    nothing = np.zeros(0, np.int64)
+    ledger = SimpleNamespace(scheduled_us=nothing, sent_us=nothing, acked_us=nothing)
+    record: Any = SimpleNamespace(timeline=end, load_status=lines, ledger=ledger, plan=SimpleNamespace(started_us=0))
+    cell = Cell("kafka", "exactly-once", "two-phase", generators=2)
+    limit = of_run(record, cell, IDLE, {"measured_from_us": 0, "environment": {"cores": 2}}, SPLIT)
+    assert limit is not None
+    assert (limit.limit, limit.part) == (("generator", part) if part else ("batch", "executors"))

@@ -286,6 +286,23 @@ def test_a_table_says_the_replication_of_its_figures() -> None:
     assert "replicas" not in tables.markdown([alone])
 
 
+def several(max_ms: float, **changes: Any) -> dict[str, Any]:
+    """The report of a run with two generators and four observers, one of each kind of lateness."""
+    each = [{"lateness_ms": {"p99": 1.0, "max": ms}} for ms in (max_ms, 3.0)]
+    config = {"generators": 2, "observers": 4}
+    return report(config=config, generator={**each[0], "processes": each, "slowest": 1}, **changes)
+
+
+def test_a_table_says_how_many_generators_and_observers_there_were() -> None:
+    said = "2 generators, 4 observers; the slowest generator was at most 40 ms late."
+    text = tables.markdown([several(40.0), several(20.0, seed=2), report(seed=3)])
+    assert said in text.splitlines()
+    assert "generators 2" in text, "the row of several is not that of one"
+    one = report(config={"generators": 1, "observers": 1})
+    assert "generator" not in tables.markdown([one, report(seed=2)])
+    assert Setting.of(one) == Setting.of(report(config={}))
+
+
 def test_one_broker_is_the_setting_of_reports_without_a_number() -> None:
     older, one, three = ({"rate": 5.0, **more} for more in ({}, {"brokers": 1, "replication": None}, {"brokers": 3}))
     settings = [Setting.of(report(config=config)) for config in (older, one, three)]  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.lab.lab import START_TIMEOUT_S
@@ -86,11 +86,27 @@ class FakeRun(_Run):
         self.processes = RunProcesses(folder, {})
         self.progress = RunProgress(folder, 1.0)
         self.phases = Phases(self.supervisor, None, self._look, self.interrupted, cell.faulted)
+        self.ended: list[str] = []
 
     def _input_ends(self) -> dict[str, int]:
         return {"0": 10_000}
 
-    def _start_load(self) -> Any:
-        generator: Any = SimpleNamespace(alive=True, log=self.folder / "log", stop_gently=lambda _s: None)
-        self.processes.children["generator"] = generator
-        return generator
+    def _start_load(self) -> None:
+        self.processes.children["generator"] = cast(Any, FakeChild("the generator", self.folder / "log", self.ended))
+
+
+class FakeChild:
+    """A child without a process; `ended` gets its name when it is stopped."""
+
+    def __init__(self, name: str, log: Path, ended: list[str]) -> None:
+        self.name, self.log, self.ended = name, log, ended
+        self.alive, self.returncode = True, 0
+
+    def send(self, _signal: int) -> None:
+        pass
+
+    def wait(self, _limit_s: float) -> bool:
+        return True
+
+    def kill_session(self) -> None:
+        self.ended.append(self.name)

@@ -23,6 +23,8 @@ from oncebench.run.meters import Meters, component
         ("kafka 2", "java", True, "broker"),
         ("postgres", "postgres", False, "postgres"),
         ("observer", "python", True, "observer"),
+        ("observer 3", "python", True, "observer"),
+        ("generator 2", "python", True, "generator"),
         ("pipeline", "java", False, "spark_jvm"),
         ("pipeline", "python", True, "python_driver"),
         ("pipeline", "python", False, "python_workers"),

@@ -203,16 +203,13 @@ def loading(folder: Path, started_s_ago: float | None, **changes: Any) -> FakeRu
 def test_a_generator_without_answers_is_stopped_and_the_run_is_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run, stopped = loading(tmp_path, 1.0), list[float]()
+    run = loading(tmp_path, 1.0)
     monkeypatch.setattr(module, "START_LIMIT_S", 0.1)
-    generator = run._start_load()
-    generator.stop_gently = stopped.append
-    monkeypatch.setattr(run, "_start_load", lambda: generator)
     line = {"t_us": 1, "planned_by_now": 10, "acknowledged": 4, "failed": 0}
     (tmp_path / "load.jsonl").write_text(json.dumps(line) + "\n")
     run._load()
-    assert (len(stopped), run.fake.noted) == (1, ["load-done"])
-    assert "Kafka acknowledged nothing of the load for 0.1 s, so the generator was stopped." in caplog.text
+    assert (run.ended, run.fake.noted) == (["the generator"], ["load-done"])
+    assert "Kafka acknowledged nothing of the load for 0.1 s, so the load was stopped." in caplog.text
 
 
 def test_a_fault_without_a_broker_is_no_standstill_of_the_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

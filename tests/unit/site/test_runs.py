@@ -11,7 +11,7 @@ from oncebench.report.comparisons import random_kills
 from oncebench.report.configuration import configurations_of
 from oncebench.report.tables import recovery_table
 from oncebench.report.titles import title
-from oncebench.site import curves, recovery, timelines
+from oncebench.site import curves, data, recovery, timelines
 from oncebench.site.pack import Texts
 from tests import sample_reports
 
@@ -43,6 +43,15 @@ def test_curve_is_of_the_run_with_the_median_p99() -> None:
     drawn_curve = curve(healthy(900.0, 700.0, 800.0))
     assert (drawn_curve["run"], drawn_curve["of"], drawn_curve["n"]) == (2, 3, 14_000)
     assert curve(healthy(900.0, 700.0))["run"] == 1
+
+
+def test_the_list_of_runs_says_how_many_processes_a_run_had() -> None:
+    (made,) = healthy(800.0)
+    several = {**made, "config": {**made.get("config", {}), "generators": 2, "observers": 3}}
+    said = [data._test(each, ["generators", "observers"]) for each in (made, several)]  # type: ignore[arg-type]
+    assert said == ["healthy", "healthy, 2 generators, 3 observers"]
+    killed = {**several, "cell": {**made["cell"], "faults": ["after-commit:kill"]}}
+    assert data._test(killed, []).endswith("2 generators, 3 observers")  # type: ignore[arg-type]
 
 
 def test_percentile_needs_a_session_above_it_but_maximum_does_not() -> None:

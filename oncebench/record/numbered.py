@@ -1,0 +1,9 @@
+"""The files of the generators and of the observers of a run, of which there may be several."""
+
+from __future__ import annotations
+
+
+def numbered(name: str, count: int) -> tuple[str, ...]:
+    """The names of a file or folder that each of `count` processes has: `x.json`, or `x-1.json`, `x-2.json`, ..."""
+    stem, dot, suffix = name.partition(".")
+    return (name,) if count == 1 else tuple(f"{stem}-{number}{dot}{suffix}" for number in range(1, count + 1))

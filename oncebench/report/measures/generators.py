@@ -1,0 +1,96 @@
+"""How punctual the generators of a run were, together and each by itself.
+
+Promise: pure functions of a record or a report. Lateness over several generators counts every event of the run once:
+percentiles of the parts could not be added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from loadgen.status import lateness
+from oncebench.record import Record
+from oncebench.report.schema import Report
+
+_SUMMARY = ("lateness_ms", "sent_share", "events_per_s")
+
+
+def generator_section(record: Record) -> dict[str, Any]:
+    """The section of a report.
+
+    With several generators, `processes` has the same figures of each, in the order of their numbers. `slowest` is the
+    number (from 1) of the one with the largest lateness.
+    """
+    each = [_summary(number, record) for number in range(len(record.load_status))]
+    if len(each) < 2:
+        return each[0] if each else dict.fromkeys(_SUMMARY)
+    found = slowest({"processes": each})
+    return {**_together(record), "processes": each, "slowest": None if found is None else found[0]}
+
+
+def latest(section: Mapping[str, Any]) -> tuple[str, float] | None:
+    """The process that kept its rate worst, and its 99th percentile of lateness in ms; None if it was not measured.
+
+    A process that is late makes its own sessions late, however many punctual ones there are. The name is `the
+    generator` where there is only one.
+    """
+    each = section.get("processes") or [section]
+    found = _largest(each, "p99")
+    if found is None:
+        return None
+    number, p99 = found
+    return ("the generator" if len(each) == 1 else f"generator {number} of {len(each)}"), p99
+
+
+def slowest(section: Mapping[str, Any]) -> tuple[int, float] | None:
+    """The number (from 1) and the largest lateness, in ms, of the slowest of several generators."""
+    return _largest(section.get("processes") or [], "max")
+
+
+def processes_text(report: Report) -> str:
+    """`2 generators, 3 observers`; empty for one of each."""
+    config = report.get("config", {})
+    counts = (("generators", config.get("generators", 1)), ("observers", config.get("observers", 1)))
+    return ", ".join(f"{count} {name}" for name, count in counts if count > 1)
+
+
+def process_lines(reports: Iterable[Report]) -> Iterator[str]:
+    """A line per number of processes, for below a table. No line if every run had one generator and one observer."""
+    late_ms: dict[str, list[float]] = {}
+    for report in reports:
+        if text := processes_text(report):
+            found = slowest(report.get("generator", {}))
+            late_ms.setdefault(text, []).extend([] if found is None else [found[1]])
+    for text, found_ms in sorted(late_ms.items()):
+        yield f"{text}" + (f"; the slowest generator was at most {max(found_ms):,.0f} ms late." if found_ms else ".")
+
+
+def _largest(each: Sequence[Mapping[str, Any]], name: str) -> tuple[int, float] | None:
+    """The number (from 1) and the figure of the process whose lateness is the largest by this figure."""
+    late = [(number, (one.get("lateness_ms") or {}).get(name)) for number, one in enumerate(each, 1)]
+    found = [(number, ms) for number, ms in late if ms is not None]
+    return max(found, key=lambda one: one[1]) if found else None
+
+
+def _summary(number: int, record: Record) -> dict[str, Any]:
+    """The figures of a generator's last status line; None each if it wrote no summary."""
+    lines = record.load_status[number].items
+    summary = lines[-1].get("summary", {}) if lines else {}
+    return {name: summary.get(name) for name in _SUMMARY}
+
+
+def _together(record: Record) -> dict[str, Any]:
+    """The figures over all events of the run, by the rules of `loadgen.status.Summary`."""
+    ledger = record.ledger
+    late = lateness(ledger.scheduled_us, ledger.sent_us)
+    acked_us = ledger.acked_us[ledger.acked_us > 0]
+    last_us = int(max(acked_us.max(initial=0) or ledger.sent_us.max(initial=0), record.plan.started_us))
+    duration_s = (last_us - record.plan.started_us) / 1e6
+    return {
+        "lateness_ms": {"p50": late.p50, "p99": late.p99, "max": late.max},
+        "sent_share": float(np.count_nonzero(ledger.sent_us)) / max(1, len(ledger.sent_us)),
+        "events_per_s": round(len(acked_us) / duration_s, 3) if duration_s else 0.0,
+    }
