@@ -80,6 +80,8 @@ class Files:
         batch_ends: the end of each known batch, per input partition.
         accepted_batches, accepted_offsets: see `gaps`.
         timeout_ms: how long the pipeline keeps a session without a new event at least.
+        started_us: when the load began.
+        workload: what the pipeline computed.
         batch_ranges: each batch's range of each input partition, and whether an attempt reported its delivery.
         drained: None if the timeline has neither event.
         mappings: the files in memory, in which the streams and the ledger lie.
@@ -103,6 +105,8 @@ class Files:
     accepted_offsets: pa.Table
     timeout_ms: int
     drained: bool | None
+    started_us: int = 0
+    workload: str = "sessions"
     mappings: tuple[mmap.mmap, ...] = ()
 
     def release(self) -> None:
@@ -140,6 +144,7 @@ def read_files(folder: Path) -> Files:
     ledger = {name: np.load(folder / "ledger" / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in LEDGER}
     mappings += [column._mmap for column in ledger.values()]
     progress = _lines(folder / "progress.jsonl", "kind")
+    cell = json.loads((folder / "cell.json").read_bytes())
     return Files(
         input=placed(_stream(folder / "input.arrow", mappings, _INPUT)),
         final=placed(_stream(folder / "final.arrow", mappings, _RECORD)),
@@ -157,8 +162,10 @@ def read_files(folder: Path) -> Files:
         batch_ends=batch_ends(progress),
         accepted_batches=accepted_batches(progress),
         accepted_offsets=accepted_offsets(progress),
-        timeout_ms=json.loads((folder / "cell.json").read_bytes()).get("session_timeout_ms", TIMEOUT_MS),
+        timeout_ms=cell.get("session_timeout_ms", TIMEOUT_MS),
         drained=drained(_lines(folder / "timeline.jsonl", "event")),
+        started_us=plan["started_us"],
+        workload=cell.get("cell", {}).get("workload", "sessions"),
         mappings=tuple(mappings),
     )
 
