@@ -78,7 +78,7 @@ _Checkpoint = TypedDict(
 _Price = TypedDict("_Price", {"written_bytes": NotRequired[_Figure]})
 _Use = TypedDict("_Use", {"peak_rss_bytes": float})
 _Gap = TypedDict("_Gap", {"p50": NotRequired[_Figure]})
-_Events = TypedDict("_Events", {"in_topic": NotRequired[Count]})
+_Events = TypedDict("_Events", {"in_topic": NotRequired[Count], "late": NotRequired[Count]})
 _Steadiness = TypedDict(
     "_Steadiness", {"lag_slope": _Figure, "lag_slope_error": NotRequired[_Figure], "latency_rise": _Figure}
 )
@@ -87,7 +87,13 @@ _Deaths = TypedDict("_Deaths", {"unasked": Count, "each_unasked": list[_Death]})
 _Lateness = TypedDict("_Lateness", {"p99": NotRequired[_Figure]})
 _Generator = TypedDict("_Generator", {"lateness_ms": NotRequired[_Lateness | None]})
 _Config = TypedDict(
-    "_Config", {"faults": NotRequired[list[str]], "trigger_ms": NotRequired[Count], "rate": NotRequired[Rate]}
+    "_Config",
+    {
+        "faults": NotRequired[list[str]],
+        "trigger_ms": NotRequired[Count],
+        "rate": NotRequired[Rate],
+        "workload": NotRequired[str],
+    },
 )
 RecoveryMarks = TypedDict(
     "RecoveryMarks",

@@ -35,7 +35,9 @@ BASELINE: Variant = ("at-least-once", "acknowledged")
 # Fields of a run's configuration in which the two runs of a pair differ.
 _OWN = ("guarantee", "variant", "seed")
 # Fields that older reports lack, and the value that all of their runs had.
-_NEWER: Mapping[str, int | str | None] = {"brokers": 1, "workers": 0, "checkpoint": "", "replication": None}
+_NEWER: Mapping[str, int | str | None] = {
+    "brokers": 1, "workers": 0, "checkpoint": "", "replication": None, "workload": "sessions",
+}  # fmt: skip
 _SAME_RULES_SINCE = 3  # the schema of reports since which batches, checkpoint and prices follow the present rules
 MACHINE = "machine"
 # This field follows from the rate and from the swept field.
