@@ -14,6 +14,7 @@ from loadgen.errors import ConfigError
 from loadgen.pacing import Rate, Shape, parse_rate, parse_shape
 from loadgen.session import EVENTS_PER_SESSION, MAX_RECORD_BYTES
 from loadgen.share import Share
+from loadgen.workloads import SESSIONS, WORKLOADS
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.kafka_access.refused import AccessRefused
 
@@ -57,6 +58,7 @@ class LoadConfig:
         seed: start of the random numbers.
         events_per_session: the first events of each session; with fewer than 100 no session ends.
         record_bytes: shorter values are padded to this size.
+        workload: `sessions` or `windows`, see `loadgen.workloads`.
         status_path: JSON-lines file for the status; only `python -m loadgen` writes it.
         client: further librdkafka settings (linger.ms). They may hold secrets and are never written.
         kafka_conf: a file of Java properties with the settings of the cluster, such as security.
@@ -78,6 +80,9 @@ class LoadConfig:
     seed: Annotated[int, _whole(0, 2**64 - 1)] = 0
     events_per_session: Annotated[int, _whole(1, EVENTS_PER_SESSION)] = EVENTS_PER_SESSION
     record_bytes: Annotated[int, _whole(0, MAX_RECORD_BYTES)] = 0
+    workload: Annotated[
+        str, Field(pattern=rf"^({'|'.join(WORKLOADS)})\Z", description=f"one of {', '.join(WORKLOADS)}")
+    ] = SESSIONS.name
     status_path: Annotated[Path | None, Field(description="a path")] = None
     client: Mapping[str, str | int | float | bool] = field(default_factory=dict, repr=False)
     kafka_conf: Annotated[str, Field(description="a path")] = ""

@@ -29,6 +29,7 @@ from loadgen.meeting import meet
 from loadgen.schedule import schedule
 from loadgen.session import encode
 from loadgen.status import Status, Summary, lateness
+from loadgen.workloads import LATE_BY_US, WORKLOADS, Order
 from oncebench.kafka_repair.addresses import Repair
 
 LEAD_US, LEAD_EVENTS_PER_US = 50_000, 50
@@ -109,6 +110,9 @@ def plan_load(config: LoadConfig, clock: Callable[[], int], stopped: Callable[[]
     else:
         started_us = meet(config.meeting_dir, config.share, adding_us, clock, stopped)
     ledger.scheduled_us[:] += started_us
+    workload = WORKLOADS[config.workload]
+    if workload.late_every is not None:
+        ledger.scheduled_us[workload.late(ledger.session, ledger.seq)] -= LATE_BY_US
     ledger.write_plan(
         Plan(
             config.seed,
@@ -149,6 +153,11 @@ class _Load:
         self._clock, self._on_status = clock, on_status
         limit = number_setting(config, "queue.buffering.max.messages")
         self._window = min(limit, FLAT_OUT_WINDOW) if config.rate == "max" else limit
+        workload = WORKLOADS[config.workload]
+        # A late event is due with the event before it.
+        late = workload.late_every is not None
+        self._due_us = np.maximum.accumulate(ledger.scheduled_us) if late else ledger.scheduled_us
+        self._order = Order(self._due_us, ledger.acked_us, workload.most_ahead_us)
         self._sent = 0
         self._answers = _Answers(ledger, clock)
         self._repair = Repair(producer, config.bootstrap_servers)
@@ -163,7 +172,7 @@ class _Load:
         ledger, clock, poll = self._ledger, self._clock, self._poll
         for first in range(0, len(ledger), ENCODED):
             rows = slice(first, min(first + ENCODED, len(ledger)))
-            due_us = ledger.scheduled_us[rows].tolist()
+            due_us = self._due_us[rows].tolist()
             keys, values = encode(
                 self._config.seed, ledger.session[rows], ledger.seq[rows], ledger.scheduled_us[rows],
                 self._config.record_bytes,
@@ -174,7 +183,12 @@ class _Load:
                 self._report(now_us)
                 if stopped() or self._error:
                     return
-                due = bisect_right(due_us, now_us, done, min(len(keys), done + SLICE)) - done
+                due = (
+                    bisect_right(
+                        due_us, min(now_us, self._order.newest_us(self._sent)), done, min(len(keys), done + SLICE)
+                    )
+                    - done
+                )
                 room = self._window - self._unanswered
                 if due and room > 0:
                     end = done + min(due, room)
@@ -212,7 +226,7 @@ class _Load:
             unknown=sent - acknowledged - failed,
             duration_s=round(duration_s, 6),
             events_per_s=round(acknowledged / duration_s, 3) if duration_s else 0.0,
-            lateness_ms=lateness(ledger.scheduled_us[:sent], ledger.sent_us[:sent]),
+            lateness_ms=lateness(self._due_us[:sent], ledger.sent_us[:sent]),
             sent_share=sent / len(ledger),
             finished_us=self._clock(),
             error=self._error,
@@ -257,10 +271,10 @@ class _Load:
         ledger, sent = self._ledger, self._sent
         then_us, sent_then = self._recent[0] if self._recent else (now_us, sent)
         self._recent.append((now_us, sent))
-        late_ms = lateness(ledger.scheduled_us[sent_then:sent], ledger.sent_us[sent_then:sent]).p99
+        late_ms = lateness(self._due_us[sent_then:sent], ledger.sent_us[sent_then:sent]).p99
         if sent < len(ledger):
-            late_ms = max(late_ms, (now_us - int(ledger.scheduled_us[sent])) / 1e3)
-        planned = int(np.searchsorted(ledger.scheduled_us, now_us, side="right"))
+            late_ms = max(late_ms, (now_us - int(self._due_us[sent])) / 1e3)
+        planned = int(np.searchsorted(self._due_us, now_us, side="right"))
         rate = (sent - sent_then) / ((now_us - then_us) / 1e6) if now_us > then_us else 0.0
         acknowledged, failed = self._answers.acknowledged, self._answers.failed
         self._on_status(Status(now_us, planned, sent, acknowledged, failed, round(rate, 1), round(late_ms, 3)))

@@ -46,7 +46,6 @@ from oncebench.sinks.folder_events import changes_in
 from pipeline.config import PipelineConfig
 from pipeline.failures import advised, explain
 from pipeline.progress import Listener, Monitoring, Progress
-from pipeline.query import query as streaming_rows
 from pipeline.rows import KEY, check_query, rows_for
 from pipeline.sink import open_sink, target_of
 from pipeline.spark.cluster.executors import why_lost
@@ -56,6 +55,7 @@ from pipeline.spark.cluster.shared_folder import refuse_other_folder
 from pipeline.spark.session import refuse_fixed_settings, refuse_task_retries, session, stop
 from pipeline.spark.signals import Stopping
 from pipeline.starting.checks import StartChecks
+from pipeline.workloads.queries import QUERIES
 
 # How often the main thread checks whether the query has ended or must stop: a stop begins within a tenth of a second.
 POLL_S = 0.05
@@ -175,7 +175,7 @@ class Job:
         """Builds and starts the query, and waits until it ends or must stop."""
         config, kind = self.config, target.kind
         protocol = protocol_of(kind, target.support)
-        rows = streaming_rows(spark, config)
+        rows = QUERIES[config.workload](spark, config)
         check_query(rows)
         if kind.commits_per_task(target.support):
             refuse_without_shuffle(rows, config.partitions, KEY)

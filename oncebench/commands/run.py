@@ -30,6 +30,7 @@ from oncebench.commands.shared.options import (
     refuse_idle_postgres,
     start_timeout_option,
     work_dir_option,
+    workload_option,
 )
 from oncebench.commands.shared.postgres import given_postgres, postgres_option
 from oncebench.commands.shared.writable import refuse_unwritable, refuse_unwritable_results, write_whole
@@ -86,6 +87,7 @@ EARLIER_NAMES = {"delivery": "guarantee"}
     help="Number of SIGKILLs at random times, drawn from --seed.",
 )
 @outage_option
+@workload_option
 @checkpoint_option
 @click.option(
     "--save",

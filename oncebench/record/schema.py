@@ -34,6 +34,7 @@ class StoredCell(TypedDict, closed=True):
     faults: list[_Fault]
     random_kills: NotRequired[Count]
     outage_s: NotRequired[_Seconds]
+    workload: NotRequired[str]  # earlier versions had sessions only
     rate: NotRequired[Rate]
     sessions: NotRequired[Count]
     open_sessions: NotRequired[Count]

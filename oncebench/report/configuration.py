@@ -11,6 +11,7 @@ from typing import Any
 from oncebench.report.schema import Report
 from oncebench.scenario.order import order_of
 from oncebench.scenario.supports import expected_codes
+from pipeline.config import SESSIONS
 
 Configuration = tuple[str, str, str]  # sink, guarantee, variant
 Variant = tuple[str, str]  # guarantee, variant
@@ -20,6 +21,11 @@ def configuration_of(report: Report) -> Configuration:
     """The configuration of a report."""
     cell = report["cell"]
     return cell["sink"], cell["guarantee"], cell["variant"]
+
+
+def workload_of(report: Report) -> str:
+    """The workload of a report; older reports are of sessions."""
+    return report.get("config", {}).get("workload", SESSIONS)
 
 
 def variant_of(report: Report) -> Variant:

@@ -31,7 +31,8 @@ from oncebench.audit.exits import exits_of
 from oncebench.audit.python.attribution import by_batch, charged, uncharged
 from oncebench.audit.python.audit import Findings, Joined, Sightings, audit, first_sightings
 from oncebench.audit.python.latency import Distribution
-from oncebench.audit.python.model import ROWS, Expected, expected_of
+from oncebench.audit.python.model import Expected
+from oncebench.audit.python.workloads.answers import answer_of
 from oncebench.audit.sql.count import sql_audit
 from oncebench.audit.verdict import Judgement, judge
 from oncebench.errors import UserError
@@ -119,7 +120,7 @@ class _Run:
     def of(cls, record: Record, cell: Cell, uses: Mapping[str, Use], facts: Mapping[str, Any]) -> _Run:
         """Audits the record with both auditors and judges it."""
         sql = sql_audit(record.path)  # the first, so that its memory is free again
-        expected = expected_of(record)
+        expected = answer_of(record)
         joined = Joined.of(record, expected)
         findings = audit(record, expected=expected, joined=joined, warmup_s=cell.warmup_s)
         agreement = Agreement(trouble=sql.trouble) if sql.trouble else compare(counts_of(findings), sql.counts)
@@ -175,7 +176,7 @@ def _counts_section(run: _Run) -> dict[str, Any]:
     return {
         "anomalies": findings.counts(),
         **_anomaly_details(findings),
-        "sessions": {**findings.sessions, "primed": primed_rows // ROWS},
+        "sessions": {**findings.sessions, "primed": primed_rows // run.expected.rows},
         "rows": dict(findings.rows),
         "events": {**findings.events, "invalid_by_reason": dict(findings.invalid)},
     }
@@ -201,10 +202,10 @@ def _speed_section(run: _Run) -> dict[str, Any]:
         else Distribution.of((seen.written_us - seen.ended_us)[measured] / 1e3)
     )
     steps = timeline(run.record, seen)
+    of_load = seen.ended_us >= run.started_us
+    events = int(np.broadcast_to(seen.events, of_load.shape)[of_load].sum())
     return {
-        "throughput": throughput(
-            seen.seen_us[seen.ended_us >= run.started_us], run.record, run.cell, run.measured_from_us
-        ),
+        "throughput": throughput(seen.seen_us[of_load], run.record, run.cell, run.measured_from_us, events),
         "latency_ms": latency.visible.to_json(),
         "visibility_gap_ms": latency.gap.to_json(),
         "append_latency_ms": append.to_json(),

@@ -78,7 +78,7 @@ _Checkpoint = TypedDict(
 _Price = TypedDict("_Price", {"written_bytes": NotRequired[_Figure]})
 _Use = TypedDict("_Use", {"peak_rss_bytes": float})
 _Gap = TypedDict("_Gap", {"p50": NotRequired[_Figure]})
-_Events = TypedDict("_Events", {"in_topic": NotRequired[Count]})
+_Events = TypedDict("_Events", {"in_topic": NotRequired[Count], "late": NotRequired[Count]})
 _Steadiness = TypedDict(
     "_Steadiness", {"lag_slope": _Figure, "lag_slope_error": NotRequired[_Figure], "latency_rise": _Figure}
 )
@@ -103,6 +103,7 @@ _Config = TypedDict(
         "rate": NotRequired[Rate],
         "generators": NotRequired[Count],
         "observers": NotRequired[Count],
+        "workload": NotRequired[str],
     },
 )
 RecoveryMarks = TypedDict(

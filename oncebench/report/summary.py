@@ -13,9 +13,9 @@ from statistics import median
 from typing import Any
 
 from oncebench.audit.anomalies import CATALOGUE
-from oncebench.audit.python.model import ROWS
 from oncebench.audit.verdict import Verdict
 from oncebench.report.comparisons.sustained import backlog_in_latency
+from oncebench.report.configuration import workload_of
 from oncebench.report.measures.generators import slowest
 from oncebench.report.measures.metrics import (
     BY_NAME,
@@ -30,6 +30,7 @@ from oncebench.report.replication import replication_lines
 from oncebench.report.schema import Fault, RecoveryMarks, Report
 from oncebench.report.tables.notes import OUTAGE, includes_outage
 from oncebench.scenario.fault_matrix import RANDOM_KILL
+from pipeline.config import SESSIONS, WINDOWS
 
 _MEANING = {
     "kept": "the promise was kept",
@@ -37,6 +38,8 @@ _MEANING = {
     "unknown": "this run cannot decide",
     "vacuous": "nothing was tested",
 }
+# From when on the latency of a row counts.
+_LATENCY_FROM = {SESSIONS: "scheduled end event", WINDOWS: "end of the window"}
 _QUANTILES: tuple[Quantile, ...] = ("p50", "p95", "p99", "p999")
 
 
@@ -74,6 +77,7 @@ def _head(report: Report) -> list[str]:
     faults = [*cell["faults"], *([f"{cell['random_kills']} random kills"] if cell["random_kills"] else [])]
     state = f", {cell['open_sessions']:,} open sessions" if cell.get("open_sessions") else ""
     lines = [f"{cell['sink']}  {cell['guarantee']}  {cell['variant']}  {', '.join(faults) or 'healthy'}{state}"]
+    lines[0] += f", {workload}" if (workload := workload_of(report)) != SESSIONS else ""
     lines += [f"  replicas    {line.removesuffix('.')}" for line in replication_lines([report])]
     return [*lines, *_several(report)]
 
@@ -140,9 +144,14 @@ def _counts(report: Report) -> list[str]:
     sessions, rows = report["sessions"], report["rows"]
     # Older reports do not count them. Every session that Kafka acknowledged is finished, so the others are priming.
     primed = sessions.get("primed", max(0, sessions["finished"] - sessions["acknowledged"]))
-    of_load, before = sessions["finished"] - primed, primed * ROWS
+    of_load, before = sessions["finished"] - primed, primed * rows["expected"] // max(1, sessions["finished"])
+    late = report.get("events", {}).get("late")
     return [
-        f"  sessions    {of_load:,} of {sessions['acknowledged']:,} finished"
+        (
+            f"  sessions    {of_load:,} of {sessions['acknowledged']:,} finished"
+            if late is None
+            else f"  windows     {of_load:,} of {sessions['acknowledged']:,} sessions, {late:,} late events left out"
+        )
         + (f", after {primed:,} for warm-up" if primed else ""),
         f"  rows        {rows['expected'] - before:,} expected"
         + (f" + {before:,} from warm-up" if primed else "")
@@ -173,7 +182,8 @@ def _latency(report: Report) -> list[str]:
     found = {name: latency(name)(report) for name in _QUANTILES}
     figures = [f"{name} {_number(ms)}" for name, ms in found.items() if ms is not None]
     figures.append(f"max {_number(longest)}")
-    lines = [f"  latency     {'  '.join(figures)} ms, n {n:,} (scheduled end event to a committed reader)"]
+    began = _LATENCY_FROM.get(workload_of(report), "end")
+    lines = [f"  latency     {'  '.join(figures)} ms, n {n:,} ({began} to a committed reader)"]
     if includes_outage(report):
         lines.append(f"              {OUTAGE}; the same command without a fault measures the latency of the cell")
     return lines

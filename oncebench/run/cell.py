@@ -50,6 +50,7 @@ from oncebench.observe.final_read import final_reads
 from oncebench.observe.resources import PIPELINE, Use
 from oncebench.processes.child import Child
 from oncebench.record.numbered import numbered
+from oncebench.run.closing import CLOSING_EVENTS, send_closing
 from oncebench.run.configs import load_configs, observer_configs, pipeline_config
 from oncebench.run.interrupt import nothing_to_report
 from oncebench.run.meters import Meters
@@ -61,6 +62,7 @@ from oncebench.run.supervisor import PipelineEnded, Supervisor
 from oncebench.run.topics import Topics, make_topics
 from oncebench.run.warm_up import WARM_UP_BATCHES, WARM_UP_SESSIONS, open_sessions, send_warm_up
 from oncebench.scenario.cell import Cell
+from oncebench.scenario.workloads import WORKLOADS
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.registry import suite_sinks
 
@@ -144,14 +146,9 @@ class _Run:
         self.durability = lab.durability(self.topics.input, self.sink.traits.services)
         self.config = pipeline_config(cell, lab, links.kafka, self.topics, self.id, folder)
         self.supervisor = Supervisor(
-            self.config,
-            {**lab.environment(), **links.environment},
-            cell.random_kills,
-            cell.seed,
-            {**lab.servers, **links.proxies},
-            engine,
-            cell.outage_s,
-        )
+            self.config, {**lab.environment(), **links.environment}, cell.random_kills, cell.seed,
+            {**lab.servers, **links.proxies}, engine, cell.outage_s,
+        )  # fmt: skip
         self.processes = RunProcesses(folder, lab.environment())
         self.meters = Meters(self._measured_processes, folder / CHECKPOINT, engine)
         at_once = cell.rate == "max"
@@ -188,17 +185,8 @@ class _Run:
             counted = self.engine.keeps_checkpoint_files and not self.cell.checkpoint
             written = self.meters.checkpoint.total() if counted else None
         uses, cut = self.meters.uses(), self.interrupted.is_set()
-        return RunResult(
-            self.id,
-            self.topics,
-            self._kafka(),
-            self.durability,
-            uses,
-            written,
-            self.measured_from_us,
-            cut,
-            self.engine.as_json(),
-        )
+        return RunResult(self.id, self.topics, self._kafka(), self.durability, uses, written, self.measured_from_us,
+                         cut, self.engine.as_json())  # fmt: skip
 
     def _run_load(self) -> None:
         if self.cell.open_sessions:
@@ -289,17 +277,26 @@ class _Run:
         self.supervisor.begin_random_kills()
 
     def _drain(self) -> None:
-        """Waits until the pipeline has read everything and every fault is over; records the end."""
-        self._wait_for_servers()
-        ends = self._input_ends()
-        timeout = self._drain_timeout()
-        if self.phases.wait(DRAINING, lambda: self._drained(ends), timeout, INTERRUPTED_DRAIN_S):
-            end = "drained"
-        elif self.interrupted.is_set():
-            end = "interrupted"  # and not stalled: it might have drained
-        else:
-            end = "start-timed-out" if timeout.starting else "stalled"
+        """Waits until the pipeline has returned every row and every fault is over; records the end."""
+        closing_s = WORKLOADS[self.cell.workload].closing_s
+        end, ends = self._read_all(closing_s or 0.0)
+        for number in range(0 if closing_s is None else CLOSING_EVENTS):
+            if end == "drained":
+                self.progress.sent_ahead += send_closing(self.lab.kafka.access, self.topics.input, self.folder, number)
+                end, ends = self._read_all()
         self.supervisor.note(end, position=self.progress.position, ends=ends)
+
+    def _read_all(self, least_s: float = 0.0) -> tuple[str, dict[str, int]]:
+        """Waits until the pipeline has read everything, for at least `least_s`; returns how it ended, and the ends."""
+        self._wait_for_servers()
+        ends, timeout, until = self._input_ends(), self._drain_timeout(), time.monotonic() + least_s
+        if self.phases.wait(
+            DRAINING, lambda: time.monotonic() >= until and self._drained(ends), timeout, INTERRUPTED_DRAIN_S
+        ):
+            return "drained", ends
+        if self.interrupted.is_set():
+            return "interrupted", ends  # and not stalled: it might have drained
+        return "start-timed-out" if timeout.starting else "stalled", ends
 
     def _drained(self, ends: dict[str, int]) -> bool:
         more_faults = self.supervisor.random_kills_left or self.supervisor.fault_active

@@ -44,6 +44,7 @@ def pipeline_config(cell: Cell, lab: Lab, kafka: KafkaAccess, topics: Topics, ru
         sink_id=run,
         checkpoint=place_at(f"{cell.checkpoint.rstrip('/')}/{run}") if cell.checkpoint else folder / CHECKPOINT,
         record=folder,
+        workload=cell.workload,
         partitions=cell.partitions,
         trigger_ms=cell.trigger_ms,
         max_events_per_batch=cell.max_events_per_batch,
@@ -81,6 +82,7 @@ def load_configs(cell: Cell, kafka: KafkaAccess, topics: Topics, folder: Path) -
         "shape": cell.shape,
         "record_bytes": cell.record_bytes,
         "seed": cell.seed,
+        "workload": cell.workload,
     }
     return [
         {**whole, "ledger_dir": str(folder / ledger), "status_path": str(folder / status),

@@ -27,15 +27,15 @@ OPEN_EVENTS = 1
 
 def send_warm_up(kafka: KafkaAccess, topic: str, folder: Path, number: int) -> int:
     """Sends the sessions of warm-up batch `number`; returns the number of acknowledged events."""
-    return _send(kafka, topic, folder / "warm-up" / str(number), WARM_UP_SESSIONS, seed=number)
+    return send_sessions(kafka, topic, folder / "warm-up" / str(number), WARM_UP_SESSIONS, seed=number)
 
 
 def open_sessions(kafka: KafkaAccess, topic: str, folder: Path, sessions: int) -> int:
     """Begins sessions that never end; returns the number of acknowledged events."""
-    return _send(kafka, topic, folder / "warm-up" / "open", sessions, WARM_UP_BATCHES, OPEN_EVENTS)
+    return send_sessions(kafka, topic, folder / "warm-up" / "open", sessions, WARM_UP_BATCHES, OPEN_EVENTS)
 
 
-def _send(
+def send_sessions(
     kafka: KafkaAccess,
     topic: str,
     ledger: Path,
@@ -43,6 +43,14 @@ def _send(
     seed: int,
     events_per_session: int = EVENTS_PER_SESSION,
 ) -> int:
+    """Sends sessions at once, and keeps their ledger; returns the number of acknowledged events.
+
+    Args:
+        seed: from 0 on, another one for each call of a run.
+
+    Raises:
+        UserError: the events could not be sent.
+    """
     ledger.parent.mkdir(exist_ok=True)
     config = LoadConfig(
         **kafka.as_json(),

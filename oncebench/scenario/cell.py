@@ -15,7 +15,7 @@ from typing import Any, cast
 from loadgen.pacing import Rate, lasts_s, parse_shape
 from loadgen.session import EVENTS_PER_SESSION
 from oncebench.delivery.decisions import DROP, REWRITE
-from pipeline.config import AS_SHIPPED, CHANGELOG, SNAPSHOTS, TUNED
+from pipeline.config import AS_SHIPPED, CHANGELOG, SESSIONS, SNAPSHOTS, TUNED
 from pipeline.spark.cluster.masters import is_local
 
 RECOVERY_CHOICES = (REWRITE, DROP)
@@ -36,6 +36,7 @@ class Cell:
         random_kills: number of SIGKILLs at Poisson times, drawn from `seed`. They come in addition to `faults`.
         outage_s: seconds between a random kill and the restart. Under exactly-once such a kill waits until the pipeline
             commits a Kafka transaction, and the commit does not reach the broker.
+        workload: what the pipeline computes, see `oncebench.scenario.workloads`.
         rate: events per second, or "max": the whole load is in the topic before the pipeline starts.
         sessions: number of sessions, of `EVENTS_PER_SESSION` events each.
         open_sessions: sessions that are in the pipeline's state before the load begins, and never end.
@@ -68,6 +69,7 @@ class Cell:
     faults: tuple[str, ...] = ()
     random_kills: int = 0
     outage_s: float = 0.0
+    workload: str = SESSIONS
     rate: float | str = 2000.0
     sessions: int = 200
     open_sessions: int = 0
@@ -124,7 +126,9 @@ class Cell:
         """Returns the title for progress lines, with the number of faults if the list is long."""
         if len(self.faults) <= MOST_FAULTS_LISTED:
             return self.title
-        plain = replace(self, faults=(), open_sessions=0, brokers=1, workers=0, generators=1, observers=1)
+        plain = replace(
+            self, faults=(), workload=SESSIONS, open_sessions=0, brokers=1, workers=0, generators=1, observers=1
+        )
         configuration = plain.title.removesuffix(", healthy")
         return f"{configuration}, {len(self.faults)} faults{self._more_text}"
 
@@ -135,7 +139,8 @@ class Cell:
         generators = f", {self.generators} generators" if self.generators > 1 else ""
         observers = f", {self.observers} observers" if self.observers > 1 else ""
         state = f", {self.open_sessions} open sessions" if self.open_sessions else ""
-        return state + brokers + workers + generators + observers
+        workload = "" if self.workload == SESSIONS else f", {self.workload}"
+        return workload + state + brokers + workers + generators + observers
 
     def reproduce(self, program: Sequence[str] = ("oncebench", "run")) -> str:
         """The command that runs this cell again; options at their defaults are left out."""

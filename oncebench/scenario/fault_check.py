@@ -20,6 +20,7 @@ from oncebench.faults.catalogue import (
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.master_check import why_not_on_cluster
 from oncebench.scenario.process_check import require_shared
+from oncebench.scenario.workloads import WORKLOADS
 from oncebench.sinks.registry import SINKS, suite_sinks
 
 
@@ -61,5 +62,7 @@ def require_possible(cells: Iterable[Cell], ours: frozenset[str] | None = None) 
             if reason is not None:
                 raise UserError(f"fault {text}: {reason}", exit_code=ExitCode.USAGE)
         require_shared([cell])
+        if (why := WORKLOADS[cell.workload].why_not(cell)) is not None:
+            raise UserError(f"--workload {cell.workload}: {why}", exit_code=ExitCode.USAGE)
         if (why := why_not_on_cluster(cell, ours)) is not None:
             raise UserError(f"{cell.spark_text}: {why}", exit_code=ExitCode.USAGE)

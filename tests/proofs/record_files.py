@@ -39,4 +39,6 @@ def files_of(record: Record) -> Files:
         accepted_offsets=accepted_offsets(record.progress.items),
         timeout_ms=record.cell.get("session_timeout_ms", TIMEOUT_MS),
         drained=drained(record.timeline.items),
+        started_us=record.plan.started_us,
+        workload=record.cell.get("cell", {}).get("workload", "sessions"),
     )

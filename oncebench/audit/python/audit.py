@@ -22,10 +22,11 @@ from oncebench.audit.python.history.accepted import Accepted
 from oncebench.audit.python.inputs import judge_quarantine, judge_source
 from oncebench.audit.python.latency import Distribution
 from oncebench.audit.python.log import Log, judge_aborted, judge_exposed, judge_stale, judge_stuck
-from oncebench.audit.python.model import ROWS, Expected, expected_of
+from oncebench.audit.python.model import EVENTS_PER_ROW, Expected
 from oncebench.audit.python.reads import EVERYWHERE, Reads, join_reads
 from oncebench.audit.python.records import Bools, Ints
 from oncebench.audit.python.visible import Explainer, Rows, explain_inconsistent, judge_rows
+from oncebench.audit.python.workloads.answers import answer_of
 from oncebench.record import Record, RecordError
 from oncebench.record.schema import READ
 
@@ -105,7 +106,7 @@ def audit(
         joined: the record's joined reads, if the caller has them already.
         warmup_s: the latencies leave out rows whose end event was scheduled earlier than this after the load's start.
     """
-    expected = expected_of(record) if expected is None else expected
+    expected = answer_of(record) if expected is None else expected
     joined = joined or Joined.of(record, expected)
     reads, rows = joined.reads, joined.rows
     final = rows.head(reads.finals)
@@ -156,7 +157,7 @@ def audit(
             "acknowledged": _acknowledged_sessions(record),
             "finished": len(expected.session_keys),
             "unfinished": len(expected.unfinished),
-            "visible": int((per_session == ROWS).sum()),
+            "visible": int((per_session == expected.rows).sum()),
             "torn": anomalies["TORN"].count,
             "lost": int(((per_session == 0) & visible.covered).sum()),
         },
@@ -166,6 +167,7 @@ def audit(
             "foreign": source.foreign_events,
             "quarantined": record.quarantine.table.num_rows,
             "quarantined_for_another_reason": quarantine.wrong_reason,
+            **({} if expected.parts is None else {"late": expected.parts.late}),
         },
         invalid=expected.invalid.counts(),
         latency=_latency(
@@ -251,11 +253,13 @@ class Sightings:
         ended_us: when the session's end event was scheduled.
         written_us: when the row was written; None for a sink without write times.
         seen_us: when the observer first saw the row.
+        events: of the row; a number that all rows have, or one for each.
     """
 
     ended_us: Ints
     written_us: Ints | None
     seen_us: Ints
+    events: Ints | int = EVENTS_PER_ROW
 
     @property
     def latency_us(self) -> Ints:
@@ -269,7 +273,8 @@ def first_sightings(record: Record, expected: Expected, joined: Joined | None = 
     reads = joined.reads
     place, rows = _first_seen(reads, joined.rows.expected_row)
     written_us = _middle_us(reads.append_ms[rows]) if _stamped(record) else None
-    return Sightings(expected.ended_at.reshape(-1)[place], written_us, reads.seen_us[rows])
+    ended_us = expected.ended_at.reshape(-1)[place]
+    return Sightings(ended_us, written_us, reads.seen_us[rows], expected.events_of_rows(place))
 
 
 def multiplicity(record: Record, expected: Expected, joined: Joined | None = None) -> Ints:
@@ -277,11 +282,11 @@ def multiplicity(record: Record, expected: Expected, joined: Joined | None = Non
     joined = joined or Joined.of(record, expected)
     rows = joined.rows.expected_row[: joined.reads.finals]
     counts = np.bincount(rows[rows >= 0], minlength=expected.ended_at.size)
-    return counts.reshape(-1, ROWS)
+    return counts.reshape(-1, expected.rows)
 
 
 def _first_seen(reads: Reads, expected_row: Ints) -> tuple[Ints, Ints]:
-    """Returns places (session * 20 + j) of expected rows seen, and the first row of `reads`."""
+    """Returns places (session * rows + j) of expected rows seen, and the first row of `reads`."""
     rows = np.flatnonzero((reads.seen_us > 0) & (expected_row >= 0))
     rows = rows[np.argsort(reads.seen_us[rows], kind="stable")]
     place, first = np.unique(expected_row[rows], return_index=True)
@@ -308,7 +313,7 @@ def _latency(
     ended_at = expected.ended_at.reshape(-1)[place]
     counted = ended_at >= from_us
     seen_us = reads.seen_us[rows]
-    sessions = seen.reshape(-1, ROWS)
+    sessions = seen.reshape(-1, expected.rows)
     any_seen = (sessions > 0).any(axis=1)
     low = np.where(sessions > 0, sessions, np.iinfo(np.int64).max).min(axis=1)
     high = sessions.max(axis=1)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from oncebench.audit.anomalies import EXAMPLES, Anomaly
-from oncebench.audit.python.model import ROWS, Expected
+from oncebench.audit.python.model import Expected
 from oncebench.audit.python.records import Bools, Ints
 from oncebench.audit.python.visible import Explainer, Rows, Visible
 
@@ -94,12 +94,12 @@ def judge_torn(expected: Expected, rows: Rows, seen_us: Ints, progress: Sequence
     """
     known = np.flatnonzero((rows.expected_row >= 0) & (seen_us > 0))
     never = np.iinfo(np.int64).max
-    first = np.full(len(expected.session_keys) * ROWS, never)
+    first = np.full(expected.total.size, never)
     np.minimum.at(first, rows.expected_row[known], seen_us[known])
     explain = Explainer(expected, rows)
     found: list[dict[str, Any]] = []
     for batch in batches(progress):
-        here = np.flatnonzero(np.repeat(batch.sessions(expected), ROWS) & (first < never))
+        here = np.flatnonzero(np.repeat(batch.sessions(expected), expected.rows) & (first < never))
         looks, at = np.unique(first[here], return_index=True)
         if len(looks) > 1:
             first_row, last_row = explain.expected_rows(here[at[[0, -1]]])

@@ -72,10 +72,30 @@ class Invalid:
 
 
 @dataclass(frozen=True)
+class Parts:
+    """Which row each event belongs to, where the session and seq of an event do not say it.
+
+    Attributes:
+        names: of all sessions, finished or not; the events of a row have one of them.
+        session: of each event in `Expected.events`, index into `names`.
+        events: [sessions, rows] The number of events of each expected row.
+        late: how many events the pipeline must leave out, because they came too late.
+    """
+
+    names: list[str]
+    session: Ints
+    events: Ints
+    late: int = 0
+
+
+@dataclass(frozen=True)
 class Expected:
     """The expected rows: arrays [finished sessions, 20], in the order in which sessions finish.
 
+    Another workload has something else in place of sessions, with its own number of rows each.
+
     Attributes:
+        key: index into `names`.
         last_partition, last_offset: the position of the event that finished the session.
         unfinished: the number of events so far, by session key; of the last one if there are several.
         never_ended: (key, text) of the records of timers that the quarantine may hold (`history.evidence`).
@@ -83,7 +103,7 @@ class Expected:
     """
 
     session_keys: list[str]
-    key: Ints  # [sessions], index into `keys`
+    key: Ints
     total: Ints
     checksum: Ints
     ended_at: Ints  # epoch µs
@@ -95,6 +115,27 @@ class Expected:
     unfinished: dict[str, int] = field(default_factory=dict)
     never_ended: Set[tuple[bytes | None, bytes | None]] = frozenset()
     earlier: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    parts: Parts | None = None
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of a session."""
+        return int(self.total.shape[1])
+
+    @property
+    def names(self) -> list[str]:
+        """Every session that the input has, finished or not."""
+        return self.keys if self.parts is None else self.parts.names
+
+    def row_of_events(self) -> Ints:
+        """Returns the row of each event, as its session's place in `names` * rows + j."""
+        if self.parts is not None:
+            return self.parts.session * self.rows
+        return self.events.key.astype(np.int64) * ROWS + self.events.seq // EVENTS_PER_ROW
+
+    def events_of_rows(self, places: Ints) -> Ints | int:
+        """Returns the number of events of these expected rows (session * rows + j)."""
+        return EVENTS_PER_ROW if self.parts is None else self.parts.events.reshape(-1)[places]
 
     @property
     def records(self) -> int:
@@ -104,7 +145,7 @@ class Expected:
 
 
 def expected_of(record: Record) -> Expected:
-    """Returns the expected output of a record."""
+    """Returns the expected output of a record of the workload `sessions`."""
     return expected_output(record.input.table, record.input.release, Evidence.of(record))
 
 
@@ -115,12 +156,10 @@ def expected_output(table: pa.Table, release: Callable[[], None] = keep, evidenc
         release: called while the table is read, to give back the memory of a file's pages.
         evidence: what the record says about batches and time-outs. Time-outs need the column `timestamp_ms`.
     """
-    position, order = in_position_order(table)
-    read = _take(read_events(table, release), order)
-    del order
+    position, read = read_in_order(table, release)
     valid, moved = _in_reading_order(position, read, evidence.batch_ends)
-    columns = read if len(valid) == len(position) and not moved.any() else _take(read, valid)
-    events, keys = _numbered(position[valid], columns)
+    columns = read if len(valid) == len(position) and not moved.any() else take(read, valid)
+    events, keys = numbered(position[valid], columns)
     first = _first_events(events)
     divided = divide(
         (events.key, events.seq, columns.number, events.position),
@@ -161,6 +200,12 @@ def expected_output(table: pa.Table, release: Callable[[], None] = keep, evidenc
     )
 
 
+def read_in_order(table: pa.Table, release: Callable[[], None]) -> tuple[Ints, Columns]:
+    """Returns ascending positions and the events there; of two records at one position the first one counts."""
+    position, order = in_position_order(table)
+    return position, take(read_events(table, release), order)
+
+
 def _in_reading_order(position: Ints, read: Columns, batch_ends: Sequence[Mapping[int, int]]) -> tuple[Ints, Bools]:
     """Returns valid events' places in reading order, and which keys are in several partitions."""
     valid = np.flatnonzero(read.reason == VALID)
@@ -192,13 +237,14 @@ def _first_finished(whole: Ints, last: Ints, names: list[str]) -> tuple[Ints, In
     return whole[first], last[first]
 
 
-def _take(read: Columns, rows: Ints) -> Columns:
+def take(read: Columns, rows: Ints) -> Columns:
+    """Returns these rows of the columns."""
     return Columns(
         read.key[rows], read.seq[rows], read.number[rows], read.scheduled_us[rows], read.reason[rows], read.keys
     )
 
 
-def _numbered(position: Ints, columns: Columns) -> tuple[Events, list[str]]:
+def numbered(position: Ints, columns: Columns) -> tuple[Events, list[str]]:
     """Returns valid events, and their keys by first appearance."""
     appearing = by_appearance(columns.key, len(columns.keys))
     number = np.full(len(columns.keys), -1, dtype=np.int32)

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from oncebench.audit.anomalies import EXAMPLES, Anomaly
 from oncebench.audit.python.history.copies import digest
-from oncebench.audit.python.model import EVENTS_PER_ROW, ROWS, Expected
+from oncebench.audit.python.model import Expected
 from oncebench.audit.python.outputs import Outputs, read_outputs
 from oncebench.audit.python.reads import Reads
 from oncebench.audit.python.records import (
@@ -95,8 +95,8 @@ def expected_row_of(expected: Expected, outputs: Outputs) -> Ints:
     number = {key: at for at, key in enumerate(expected.session_keys)}
     session_of = np.array([*(number.get(key, -1) for key in outputs.session_keys), -1], dtype=np.int64)
     session = session_of[outputs.session]
-    inside = (session >= 0) & (outputs.j >= 0) & (outputs.j < ROWS)
-    return np.where(inside, session * ROWS + outputs.j, -1)
+    inside = (session >= 0) & (outputs.j >= 0) & (outputs.j < expected.rows)
+    return np.where(inside, session * expected.rows + outputs.j, -1)
 
 
 def judge_rows(expected: Expected, rows: Rows, covered: Bools, accepted: Bools, *, is_log: bool) -> Visible:
@@ -107,18 +107,18 @@ def judge_rows(expected: Expected, rows: Rows, covered: Bools, accepted: Bools, 
         accepted: [sessions] An operator has accepted that rows of the session's batch are missing.
         is_log: whether partitions are those of a log, and not files or tables.
     """
-    sessions = len(expected.session_keys)
+    sessions, width = len(expected.session_keys), expected.rows
     named = rows.expected_row[rows.expected_row >= 0]
-    multiplicity = np.bincount(named, minlength=sessions * ROWS).reshape(sessions, ROWS)
+    multiplicity = np.bincount(named, minlength=sessions * width).reshape(sessions, width)
     explain = Explainer(expected, rows)
     missing = multiplicity == 0
-    visible = ROWS - missing.sum(axis=1)
+    visible = width - missing.sum(axis=1)
     pending = missing & ~covered[:, None]
     gap = missing & (covered & accepted)[:, None]
     covered = covered & ~accepted
     lost = missing & covered[:, None]
     whole = lost & (visible == 0)[:, None]
-    torn = (visible > 0) & (visible < ROWS) & covered
+    torn = (visible > 0) & (visible < width) & covered
     return Visible(
         multiplicity,
         covered,
@@ -148,19 +148,19 @@ class Explainer:
         self.rows = rows
 
     def input_of(self, wanted: list[tuple[int, int]]) -> dict[tuple[int, int], list[list[int]]]:
-        """Returns [partition, offset] of the events of each (key, j); key indexes `Expected.keys`."""
-        events = self.expected.events
-        row = events.key.astype(np.int64) * ROWS + events.seq // EVENTS_PER_ROW
+        """Returns [partition, offset] of the events of each (key, j); key indexes `Expected.names`."""
+        events, width = self.expected.events, self.expected.rows
+        row = self.expected.row_of_events()
         found: dict[tuple[int, int], list[list[int]]] = {pair: [] for pair in wanted}
-        inside = [key * ROWS + j for key, j in wanted if key >= 0 and 0 <= j < ROWS]
+        inside = [key * width + j for key, j in wanted if key >= 0 and 0 <= j < width]
         for at in np.flatnonzero(np.isin(row, inside)).tolist() if inside else ():
-            pair = divmod(int(row[at]), ROWS)
+            pair = divmod(int(row[at]), width)
             found[pair].append(list(unpack(int(events.position[at]))))
         return found
 
     def expected_rows(self, places: Ints, most: int = EXAMPLES) -> tuple[dict[str, Any], ...]:
         """Makes examples for places (session * 20 + j) among the expected rows."""
-        pairs = [divmod(place, ROWS) for place in places[:most].tolist()]
+        pairs = [divmod(place, self.expected.rows) for place in places[:most].tolist()]
         inputs = self.input_of([(int(self.expected.key[session]), j) for session, j in pairs])
         return tuple(
             {
@@ -192,7 +192,7 @@ class Explainer:
         first = [int(np.flatnonzero(outputs.id == number)[0]) for number in ids[:EXAMPLES].tolist()]
         names = [(outputs.session_keys[outputs.session[at]], int(outputs.j[at])) for at in first]
         known = {name for name, _ in names}
-        key_of = {key: at for at, key in enumerate(self.expected.keys) if key in known}
+        key_of = {key: at for at, key in enumerate(self.expected.names) if key in known}
         inputs = self.input_of([(key_of.get(name, -1), j) for name, j in names])
         return tuple(
             {
@@ -254,7 +254,7 @@ def _repeated(rows: Rows, explain: Explainer) -> dict[str, Anomaly]:
     new = np.ones(len(repeated), dtype=bool)
     new[1:] = id_of[1:] != id_of[:-1]
     extra = len(repeated) - int(new.sum())
-    places = np.unique(_with_partition(rows.partition[repeated], id_of))
+    places = np.unique(_with_partition(rows.partition[repeated], id_of, 1))
     other = len(places) - int(new.sum())
     payloads = _payloads(rows, repeated)
     first = np.maximum.accumulate(np.where(new, np.arange(len(new)), 0)) if len(new) else repeated
@@ -265,10 +265,14 @@ def _repeated(rows: Rows, explain: Explainer) -> dict[str, Anomaly]:
     }
 
 
-def _with_partition(partition: Ints, number: Ints) -> Ints:
-    """Packs (partition, number) into one sortable integer; numbers are not negative."""
+def _with_partition(partition: Ints, number: Ints, of_session: int) -> Ints:
+    """Packs (partition, number) into one sortable integer; numbers are not negative.
+
+    Args:
+        of_session: how many numbers a session has; the packed numbers of sessions are as far apart.
+    """
     distinct = np.unique(partition)
-    width = (int(number.max(initial=0)) // ROWS + 1) * ROWS  # a multiple of ROWS, so // ROWS separates sessions
+    width = (int(number.max(initial=0)) // of_session + 1) * of_session
     return np.searchsorted(distinct, partition) * width + number
 
 
@@ -308,7 +312,7 @@ def _corrupt(expected: Expected, rows: Rows, explain: Explainer) -> Anomaly:
     sound = np.zeros(len(place), dtype=bool)
     known = np.flatnonzero(place >= 0)
     wanted = (expected.total, expected.checksum, expected.ended_at)
-    equal = outputs.payload[known, 0] == EVENTS_PER_ROW
+    equal = outputs.payload[known, 0] == expected.events_of_rows(place[known])
     for column, values in enumerate(wanted, start=1):
         equal &= outputs.payload[known, column] == values.reshape(-1)[place[known]]
     sound[known] = equal
@@ -334,27 +338,28 @@ def _corrupt_examples(
         text = None if value is None else value[:TEXT_BYTES].decode("utf-8", "backslashreplace")
         examples.append({"row": explain.position(at), "kind": kind, "value": text})
         if place >= 0:
-            session, j = divmod(place, ROWS)
+            session, j = divmod(place, expected.rows)
             name = f"{expected.session_keys[session]}:{j}"
             wanted = [int(column[session, j]) for column in (expected.total, expected.checksum, expected.ended_at)]
-            examples[-1] |= {"id": name, "expected": [EVENTS_PER_ROW, *wanted], "input": behind[name]}
+            events = int(np.asarray(expected.events_of_rows(np.array([place]))).reshape(-1)[0])
+            examples[-1] |= {"id": name, "expected": [events, *wanted], "input": behind[name]}
     return tuple(examples)
 
 
 def _reordered(expected: Expected, rows: Rows) -> Anomaly:
     """REORD: sessions whose first copies in a partition do not ascend in j."""
-    known = np.flatnonzero(rows.expected_row >= 0)
+    known, width = np.flatnonzero(rows.expected_row >= 0), expected.rows
     place, first = np.unique(
-        _with_partition(rows.partition[known], rows.expected_row[known]), return_index=True
+        _with_partition(rows.partition[known], rows.expected_row[known], width), return_index=True
     )  # by partition, session, j
     at = known[first]
-    back = np.flatnonzero((place[1:] // ROWS == place[:-1] // ROWS) & (at[1:] < at[:-1])) + 1
-    sessions, which = np.unique(rows.expected_row[at[back]] // ROWS, return_index=True)
+    back = np.flatnonzero((place[1:] // width == place[:-1] // width) & (at[1:] < at[:-1])) + 1
+    sessions, which = np.unique(rows.expected_row[at[back]] // width, return_index=True)
     examples = tuple(
         {
             "session_key": expected.session_keys[session],
             "row": [int(rows.partition[at[row]]), int(rows.offset[at[row]])],
-            "j_after_j": [int(place[row - 1] % ROWS), int(place[row] % ROWS)],
+            "j_after_j": [int(place[row - 1] % width), int(place[row] % width)],
             "input": [[int(expected.last_partition[session]), int(expected.last_offset[session])]],
         }
         for session, row in zip(sessions[:EXAMPLES].tolist(), back[which[:EXAMPLES]].tolist(), strict=True)
@@ -364,9 +369,9 @@ def _reordered(expected: Expected, rows: Rows) -> Anomaly:
 
 def _scattered(expected: Expected, rows: Rows) -> Anomaly:
     """SCAT: sessions in several partitions; an example has the first row of the first two."""
-    known = np.flatnonzero(rows.expected_row >= 0)
+    known, width = np.flatnonzero(rows.expected_row >= 0), expected.rows
     pairs, first = np.unique(
-        np.column_stack((rows.expected_row[known] // ROWS, rows.partition[known])), axis=0, return_index=True
+        np.column_stack((rows.expected_row[known] // width, rows.partition[known])), axis=0, return_index=True
     )  # by session, partition
     again = np.flatnonzero(pairs[1:, 0] == pairs[:-1, 0]) + 1
     sessions, which = np.unique(pairs[again, 0], return_index=True)

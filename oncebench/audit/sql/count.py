@@ -21,7 +21,7 @@ import pyarrow as pa
 from oncebench.audit.sql.files import OFFSETS, OPEN, Files, read_files, released
 from oncebench.audit.sql.long_contents import hidden
 from oncebench.audit.sql.statements import queries
-from oncebench.audit.sql.tables import derive
+from oncebench.audit.sql.tables import WORKLOADS, derive
 
 # For DuckDB, which spills to disk above it. 12,000,000 rows then take 1.1 GB in all, and a small record spills
 # nothing.
@@ -75,7 +75,8 @@ def count(con: duckdb.DuckDBPyConnection, files: Files) -> dict[str, int]:
     """Makes every count, in a fresh connection."""
     register(con, files)
     derive(con, files)
-    found = {name: _one(con, query) for name, query in COUNTS.items()}
+    of_workload = WORKLOADS[files.workload].counts
+    found = {name: _one(con, query) for name, query in {**COUNTS, **of_workload}.items()}
     reasons = con.execute("SELECT reason, count(*) FROM invalid_events GROUP BY reason").fetchall()
     return {
         **found,
@@ -109,7 +110,7 @@ def register(con: duckdb.DuckDBPyConnection, files: Files) -> None:
     everywhere = OFFSETS if files.final_whole and not is_log else 0
     run = {"prefix": [f"{files.seed:x}-"], "below": _ints([everywhere]), "log_whole": [files.log_whole]}
     run["is_log"] = [bool(is_log)]
-    run["timeout_ms"] = _ints([files.timeout_ms])
+    run["timeout_ms"], run["started_us"] = _ints([files.timeout_ms]), _ints([files.started_us])
     run["at_once"] = [bool(files.ends.get("batches_at_once"))]
     con.register("run", pa.table(run))
 

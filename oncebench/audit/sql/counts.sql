@@ -4,22 +4,22 @@
 -- The output.
 
 -- name: LOSS
-SELECT sum(20 - rows) FROM visible_per_session WHERE covered AND NOT accepted;
+SELECT sum(wanted - rows) FROM visible_per_session WHERE covered AND NOT accepted;
 
 -- name: GAP-ROWS
-SELECT sum(20 - rows) FROM visible_per_session WHERE covered AND accepted;
+SELECT sum(wanted - rows) FROM visible_per_session WHERE covered AND accepted;
 
 -- name: LOSS.whole-sessions
-SELECT sum(20) FROM visible_per_session WHERE covered AND NOT accepted AND rows = 0;
+SELECT sum(wanted) FROM visible_per_session WHERE covered AND NOT accepted AND rows = 0;
 
 -- name: LOSS.torn-sessions
-SELECT sum(20 - rows) FROM visible_per_session WHERE covered AND NOT accepted AND rows > 0;
+SELECT sum(wanted - rows) FROM visible_per_session WHERE covered AND NOT accepted AND rows > 0;
 
 -- name: PEND
-SELECT sum(20 - rows) FROM visible_per_session WHERE NOT covered;
+SELECT sum(wanted - rows) FROM visible_per_session WHERE NOT covered;
 
 -- name: TORN
-SELECT count(*) FROM visible_per_session WHERE covered AND NOT accepted AND rows BETWEEN 1 AND 19;
+SELECT count(*) FROM visible_per_session WHERE covered AND NOT accepted AND rows > 0 AND rows < wanted;
 
 -- name: DUP
 SELECT sum(copies - 1) FROM row_ids;
@@ -37,10 +37,10 @@ SELECT count(*) FROM row_ids WHERE NOT expected;
 SELECT count(*) FROM row_ids ANTI JOIN sessions USING (session);
 
 -- name: PHAN.unfinished-session
-SELECT count(*) FROM row_ids JOIN sessions USING (session) WHERE arrived < 100;
+SELECT count(*) FROM row_ids JOIN sessions USING (session) WHERE NOT finished;
 
 -- name: PHAN.row-number
-SELECT count(*) FROM row_ids JOIN sessions USING (session) WHERE arrived = 100 AND NOT expected;
+SELECT count(*) FROM row_ids JOIN sessions USING (session) WHERE finished AND NOT expected;
 
 -- name: DIV
 -- Payloads that cannot be read are compared by digests of their bytes.
@@ -54,7 +54,7 @@ SELECT count(*) FROM (
 -- name: CORR
 SELECT count(*) FROM visible_rows v LEFT JOIN expected_rows e USING (session, j)
 WHERE parsed IS NOT TRUE OR keyed IS NOT TRUE OR e.session IS NOT NULL AND (
-    events <> 5 OR v.total <> e.total OR v.checksum <> e.checksum OR v.ended_at <> e.ended_at);
+    v.events <> e.events OR v.total <> e.total OR v.checksum <> e.checksum OR v.ended_at <> e.ended_at);
 
 -- name: CORR.unreadable
 SELECT count(*) FROM visible_rows WHERE parsed IS NOT TRUE;
@@ -64,7 +64,7 @@ SELECT count(*) FROM visible_rows WHERE parsed AND keyed IS NOT TRUE;
 
 -- name: CORR.wrong-payload
 SELECT count(*) FROM visible_rows v JOIN expected_rows e USING (session, j) WHERE parsed AND keyed AND (
-    events <> 5 OR v.total <> e.total OR v.checksum <> e.checksum OR v.ended_at <> e.ended_at);
+    v.events <> e.events OR v.total <> e.total OR v.checksum <> e.checksum OR v.ended_at <> e.ended_at);
 
 -- name: REORD
 SELECT count(DISTINCT session) FROM (
@@ -93,7 +93,7 @@ SELECT count(*) FROM (
 SELECT count(DISTINCT batch) FROM visible_per_session v JOIN sessions s USING (session)
     JOIN batch_ranges b ON b.partition = partition_of(s.last_pos)
         AND offset_of(s.last_pos) >= b.start AND offset_of(s.last_pos) < b.below
-WHERE b.reported AND v.covered AND NOT v.accepted AND v.rows < 20;
+WHERE b.reported AND v.covered AND NOT v.accepted AND v.rows < v.wanted;
 
 -- name: rows.expected
 SELECT count(*) FROM expected_rows;
@@ -105,13 +105,13 @@ SELECT count(*) FROM visible_rows;
 SELECT sum(rows) FROM visible_per_session;
 
 -- name: sessions.finished
-SELECT count(*) FROM sessions WHERE arrived = 100;
+SELECT count(*) FROM sessions WHERE finished;
 
 -- name: sessions.unfinished
 SELECT count(*) FROM sessions WHERE begun;
 
 -- name: sessions.visible
-SELECT count(*) FROM visible_per_session WHERE rows = 20;
+SELECT count(*) FROM visible_per_session WHERE rows = wanted;
 
 -- name: sessions.lost
 SELECT count(*) FROM visible_per_session WHERE rows = 0 AND covered AND NOT accepted;

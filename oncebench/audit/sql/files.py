@@ -80,6 +80,8 @@ class Files:
         batch_ends: the end of each known batch, per input partition.
         accepted_batches, accepted_offsets: see `gaps`.
         timeout_ms: how long the pipeline keeps a session without a new event at least.
+        started_us: when the load began.
+        workload: what the pipeline computed.
         batch_ranges: each batch's range of each input partition, and whether an attempt reported its delivery.
         drained: None if the timeline has neither event.
         mappings: the files in memory, in which the streams and the ledger lie.
@@ -103,6 +105,8 @@ class Files:
     accepted_offsets: pa.Table
     timeout_ms: int
     drained: bool | None
+    started_us: int = 0
+    workload: str = "sessions"
     mappings: tuple[mmap.mmap, ...] = ()
 
     def release(self) -> None:
@@ -162,6 +166,8 @@ def read_files(folder: Path) -> Files:
         accepted_offsets=accepted_offsets(progress),
         timeout_ms=described.get("session_timeout_ms", TIMEOUT_MS),
         drained=drained(_lines(folder / "timeline.jsonl", "event")),
+        started_us=plan["started_us"],
+        workload=described.get("cell", {}).get("workload", "sessions"),
         mappings=tuple(mappings),
     )
 

@@ -17,13 +17,13 @@ CREATE TEMP TABLE row_ids AS
 SELECT session, j, CAST(sum(copies) AS BIGINT) AS copies, e.session IS NOT NULL AS expected
 FROM row_copies LEFT JOIN expected_rows e USING (session, j) GROUP BY ALL;
 
--- `accepted`: an operator has accepted that rows of the session's batch are missing.
+-- `wanted`: how many rows the session has. `accepted`: an operator has accepted that rows of the session's batch are missing.
 CREATE TEMP TABLE accepted_sessions AS
 SELECT DISTINCT s.session FROM sessions s JOIN batch_ranges b ON b.partition = partition_of(s.last_pos)
     AND offset_of(s.last_pos) >= b.start AND offset_of(s.last_pos) < b.below SEMI JOIN accepted_batches USING (batch);
 
 CREATE TEMP TABLE visible_per_session AS
 SELECT v.*, a.session IS NOT NULL AS accepted FROM (
-    SELECT e.session, e.covered, count(i.copies) AS rows
+    SELECT e.session, e.covered, count(i.copies) AS rows, count(*) AS wanted
     FROM expected_rows e LEFT JOIN row_ids i USING (session, j) GROUP BY ALL
 ) v LEFT JOIN accepted_sessions a USING (session);

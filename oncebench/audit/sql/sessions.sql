@@ -15,7 +15,7 @@ FROM (
 
 -- Of several sessions with one key the first finished one counts. `begun`: one of them is not finished.
 CREATE TEMP TABLE sessions AS
-SELECT s.*, o.begun FROM lives_of_sessions s JOIN (
+SELECT s.*, s.arrived = 100 AS finished, o.begun FROM lives_of_sessions s JOIN (
     SELECT session, arg_min(life, CASE WHEN arrived = 100 THEN life ELSE life + 1000000000000 END) AS life,
         bool_or(arrived < 100) AS begun
     FROM lives_of_sessions GROUP BY session

@@ -11,7 +11,8 @@ What can go wrong: a file has one position twice. Then the first row counts, as 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import duckdb
 import pyarrow as pa
@@ -22,19 +23,49 @@ from oncebench.audit.sql.nonstandard_json import parse_nonstandard, portions
 from oncebench.audit.sql.statements import queries, statements
 
 # Each file's first lines name the tables that it needs and makes.
-SESSIONS = ("first_events", "ledger", "quarantined", "divided", "sessions")
+SOURCE = ("first_events", "ledger", "quarantined")
 COMPARISONS = ("row_ids", "quarantine", "reads", "transaction_log")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The right answer of a workload.
+
+    Attributes:
+        units: the files that find what is in place of sessions.
+        expected: returns the expected rows.
+        counts: further counts, by name.
+    """
+
+    units: tuple[str, ...]
+    expected: Callable[[duckdb.DuckDBPyConnection], pa.Table]
+    counts: Mapping[str, str] = field(default_factory=dict)
+
+
+def _of_sessions(con: duckdb.DuckDBPyConnection) -> pa.Table:
+    return _with_checksums(con.sql(statements("expected_rows")).to_arrow_table())
+
+
+def _of_windows(con: duckdb.DuckDBPyConnection) -> pa.Table:
+    return con.sql(statements("expected_windows")).to_arrow_table()
+
+
+WORKLOADS: Mapping[str, Workload] = {
+    "sessions": Workload(("divided", "sessions"), _of_sessions),
+    "windows": Workload(("windows",), _of_windows, queries("counts_of_windows")),
+}
 
 
 def derive(con: duckdb.DuckDBPyConnection, files: Files) -> None:
     """Makes all tables from those that `count.register` makes of the files."""
     con.execute(statements("events"))
     _parse(con, "nonstandard_events", files.input, ("session_key", "type"), ("seq", "value", "scheduled_at"))
-    for name in SESSIONS:
+    workload = WORKLOADS[files.workload]
+    for name in (*SOURCE, *workload.units):
         con.execute(statements(name))
     pairs = con.sql(statements("copies")).to_arrow_table()
     con.register("changed_copies", changed(files.input, files.quarantine, pairs, files.release))
-    con.register("expected_rows", _with_checksums(con.sql(statements("expected_rows")).to_arrow_table()))
+    con.register("expected_rows", workload.expected(con))
     con.execute(statements("visible_rows"))
     _parse(con, "nonstandard_rows", files.final, ("session_key",), ("j", "events", "total", "checksum", "ended_at"))
     for name in COMPARISONS:

@@ -45,6 +45,7 @@ class Form(BaseModel):
     fault: list[str] | None = None
     random_kills: int | None = None
     outage: float | None = None
+    workload: str | None = None
     rate: float | str | None = None
     duration: float | None = None
     sessions: int | None = None

@@ -22,13 +22,14 @@ from oncebench.kafka_access.access import KafkaAccess
 from oncebench.lab.lab import START_TIMEOUT_S
 from oncebench.scenario.cell import BROKER_CHOICES, CHECKPOINT_CHOICES, RECOVERY_CHOICES, STATE_CHOICES, Cell
 from oncebench.scenario.supports import is_two_phase
+from oncebench.scenario.workloads import WORKLOADS
 from oncebench.sinks.registry import suite_sinks
 from pipeline.config import CHANGELOG
 
 F = TypeVar("F", bound=Callable[..., Any])
 # The headings of a command's help, with the parameters below each. All other options come first.
 HEADINGS: Mapping[str, Sequence[str]] = {
-    "Load": ("rate", "duration", "sessions", "shape", "record_bytes", "seed", "generators"),
+    "Load": ("workload", "rate", "duration", "sessions", "shape", "record_bytes", "seed", "generators"),
     "Pipeline": (
         "trigger_ms", "partitions", "open_sessions", "max_events_per_batch", "transaction_timeout_ms", "on_lost",
         "checkpoint", "checkpoint_writing", "state_store", "master", "workers", "spark_conf", "warmup_s",
@@ -257,6 +258,10 @@ outage_option = click.option(
     show_default=True,
     help="Seconds between a random kill and the restart. Under exactly-once the kill then comes while a Kafka "
     "transaction is being committed, and the commit is lost.",
+)  # fmt: skip
+workload_option = click.option(
+    "--workload", type=click.Choice(tuple(WORKLOADS)), default=Cell.workload, show_default=True,
+    help=f"What the pipeline computes. {'; '.join(f'{each.name}: {each.description}' for each in WORKLOADS.values())}.",
 )  # fmt: skip
 work_dir_option = click.option(
     "--work-dir", type=_Folder(path_type=Path, file_okay=False), metavar="DIR",

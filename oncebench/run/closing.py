@@ -1,0 +1,24 @@
+"""Sends the events that close the last windows, after the load.
+
+Spark returns a window in the batch after the one that moved the watermark beyond the window's end. A run has no batches
+without data (`configs.NO_EMPTY_BATCHES`), and a restarted query has none before new data comes. Therefore the run sends
+one event that moves the watermark, waits until it is read, and sends another one.
+
+Promise: the windows of these events stay open, and the audit expects no rows of them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from oncebench.kafka_access.access import KafkaAccess
+from oncebench.run.warm_up import WARM_UP_BATCHES, send_sessions
+
+CLOSING_EVENTS = 2
+# Beyond the seeds of the warm-up and of the open sessions.
+FIRST_SEED = WARM_UP_BATCHES + 1
+
+
+def send_closing(kafka: KafkaAccess, topic: str, folder: Path, number: int) -> int:
+    """Sends closing event `number`, whose time is now; returns the number of acknowledged events."""
+    return send_sessions(kafka, topic, folder / "warm-up" / f"closing-{number}", 1, FIRST_SEED + number, 1)

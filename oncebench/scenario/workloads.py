@@ -1,0 +1,72 @@
+"""The workloads of a run, as data: what each needs of a cell, and how its load ends.
+
+A workload consists of four parts with one name, and each room has one of them:
+
+| part | file |
+|---|---|
+| the events that it plans | `loadgen/workloads.py` |
+| the streaming query | `pipeline/workloads/` |
+| the right answer | `oncebench/audit/python/workloads/` |
+| the right answer, a second time | `oncebench/audit/sql/tables.py` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from oncebench.delivery.failpoints import parse_fault
+from oncebench.faults.catalogue import FAULTS
+from oncebench.scenario.cell import Cell
+from pipeline.config import SESSIONS, WINDOWS
+from pipeline.workloads.settings import DELAY_MS, WINDOW_MS
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What a run does differently for a workload.
+
+    Attributes:
+        description: a few words for lists.
+        closing_s: seconds from the last event of the load to the events that move the watermark beyond all of it;
+            None: no row waits for a watermark.
+        needs_warm_watermark: whether the pipeline must have a watermark before the load, and keep it.
+    """
+
+    name: str
+    description: str
+    closing_s: float | None = None
+    needs_warm_watermark: bool = False
+
+    def why_not(self, cell: Cell) -> str | None:
+        """Why the cell cannot run this workload; None if it can."""
+        if not self.needs_warm_watermark:
+            return None
+        if cell.rate == "max":
+            return "its late events need a watermark before the load begins. Give a --rate in events/s"
+        if cell.open_sessions:
+            return "it has no sessions in the state. Leave out --open-sessions"
+        if cell.max_events_per_batch is not None:
+            return (
+                "a limited batch may read one partition far ahead of another, and the watermark would drop events that "
+                "are in time. Leave out --max-events-per-batch"
+            )
+        for text in cell.faults:
+            if FAULTS[parse_fault(text).action].replaces_checkpoint:
+                return f"fault {text} takes the watermark away with the checkpoint. Choose another fault"
+        return None
+
+
+WORKLOADS: Mapping[str, Workload] = {
+    workload.name: workload
+    for workload in (
+        Workload(SESSIONS, "20 rows per session of 100 events, when all have arrived"),
+        Workload(
+            WINDOWS,
+            f"one row per key and event-time window of {WINDOW_MS} ms, when the watermark has passed it",
+            # The last window may end a whole window after the last event. One second for the granularity of clocks.
+            closing_s=(WINDOW_MS + DELAY_MS) / 1000 + 1.0,
+            needs_warm_watermark=True,
+        ),
+    )
+}

@@ -1,0 +1,49 @@
+"""Which cells can run a workload, and that every room has its part of each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from loadgen.workloads import WORKLOADS as PLANNED
+from oncebench.audit.python.workloads.answers import ANSWERS
+from oncebench.audit.sql.tables import WORKLOADS as COUNTED
+from oncebench.errors import UserError
+from oncebench.scenario.cell import Cell
+from oncebench.scenario.fault_check import require_possible
+from oncebench.scenario.workloads import WORKLOADS
+from pipeline.config import WINDOWS
+from pipeline.workloads.queries import QUERIES
+
+CELL = Cell("kafka", "exactly-once", "two-phase", workload=WINDOWS)
+
+
+def test_every_room_has_its_part_of_each_workload() -> None:
+    for parts in (PLANNED, QUERIES, ANSWERS, COUNTED):
+        assert list(parts) == list(WORKLOADS)
+
+
+def test_windows_run_with_a_rate_and_a_kill() -> None:
+    require_possible([replace(CELL, faults=("after-prepare:kill",), random_kills=2)])
+
+
+@pytest.mark.parametrize(
+    ("cell", "why"),
+    [
+        (replace(CELL, rate="max"), "need a watermark before the load"),
+        (replace(CELL, open_sessions=5), "no sessions in the state"),
+        (replace(CELL, max_events_per_batch=500), "far ahead of another"),
+        (replace(CELL, faults=("after-commit:lose-checkpoint",)), "takes the watermark away"),
+    ],
+)
+def test_windows_refuse_what_leaves_a_late_event_in_doubt(cell: Cell, why: str) -> None:
+    with pytest.raises(UserError, match=f"^--workload windows: .*{why}"):
+        require_possible([cell])
+    require_possible([replace(cell, workload="sessions")])
+
+
+def test_a_workload_is_in_the_title_and_in_the_command() -> None:
+    assert CELL.title == "kafka exactly-once two-phase, healthy, windows"
+    assert "--workload windows" in CELL.reproduce()
+    assert "--workload" not in replace(CELL, workload="sessions").reproduce()
