@@ -136,7 +136,7 @@ def faults(
     reports, tables and JUnit XML.
 
     The whole matrix takes most of a day; the command prints an estimate at its start. The example takes some minutes.
-    The families replicas and leader-* always run with three brokers.
+    The families replicas, isolation and leader-* always run with three brokers.
 
     \b
     Example:

@@ -38,6 +38,7 @@ from oncebench.delivery.failpoints import FORM
 from oncebench.errors import ExitCode
 from oncebench.experiments.series import bytes_needed
 from oncebench.kafka_access.access import KafkaAccess
+from oncebench.lab.broker import isolates
 from oncebench.lab.disk import prepare_disks
 from oncebench.lab.engine import SPARK, Engine
 from oncebench.lab.lab import START_TIMEOUT_S, Lab, open_lab
@@ -216,7 +217,7 @@ def run_one(
     with open_work_dir(place) as work, gently() as interrupted:
         refuse_used(work.path)
         require_free(work.path, bytes_needed([cell]))
-        lab_of = open_lab(work.path, kafka, [cell.sink], start_timeout_s, cell.brokers)
+        lab_of = open_lab(work.path, kafka, [cell.sink], start_timeout_s, cell.brokers, isolates(cell))
         with lab_of as lab, view(cell.brief) as show:
             report = measure(cell, lab, work.path, show, interrupted, engine(lab), during)
         if not keep:

@@ -20,6 +20,7 @@ from loadgen.session import EVENTS_PER_SESSION
 from oncebench.delivery.errors import PipelineError
 from oncebench.errors import ExitCode, UserError
 from oncebench.kafka_access.access import KafkaAccess
+from oncebench.lab.broker import isolates
 from oncebench.lab.disk import prepare_disks
 from oncebench.lab.lab import START_TIMEOUT_S, open_lab
 from oncebench.live.view import view
@@ -63,8 +64,9 @@ def open_series(
     with open_work_dir(place) as work, gently() as interrupted:
         refuse_used(work.path)
         require_free(work.path, bytes_needed(cells))
-        brokers = min((cell.brokers for cell in cells), default=1)  # a run with another number starts its own
-        with open_lab(work.path, kafka, {cell.sink for cell in cells}, start_timeout_s, brokers) as lab:
+        brokers = min((cell.brokers for cell in cells), default=1)  # a run that needs others starts its own
+        apart = all(isolates(cell) for cell in cells)
+        with open_lab(work.path, kafka, {cell.sink for cell in cells}, start_timeout_s, brokers, apart) as lab:
             numbers = count(1)
 
             def run(cell: Cell, title: str, probe: bool) -> Report:

@@ -58,6 +58,7 @@ class FaultKind:
         on_executors: whether the pipeline must have executors besides its driver. It then gets two.
         replaces_checkpoint: whether the action puts another checkpoint in place of the run's.
         needs_replicas: whether the action takes one broker of several away. The run must have several.
+        isolates: whether the action cuts one broker off from the others, which then reach each other through proxies.
         needs_direct_connection: whether the action finds the pipeline by its connections to `breaks`. A proxy hides
             those connections.
     """
@@ -77,6 +78,7 @@ class FaultKind:
     replaces_checkpoint: bool = False
     needs_direct_connection: bool = False
     needs_replicas: bool = False
+    isolates: bool = False
 
 
 FAULTS: Mapping[str, FaultKind] = {
@@ -134,16 +136,18 @@ FAULTS: Mapping[str, FaultKind] = {
                 f"{name}-{role.name}",
                 description.format(role.description),
                 partial(inject, role=role),
-                timed=name == "stop",
+                timed=name in ("stop", "isolate"),
                 breaks=KAFKA,
                 in_kafka=in_kafka,
                 needs_replicas=True,
+                isolates=name == "isolate",
             )
             for role, in_kafka in ROLES.items()
             for name, description, inject in (
                 ("kill", "SIGKILL for {}, then a restart", replicas.kill_leader),
                 ("stop", "stops {} for SECONDS", replicas.stop_leader),
                 ("bounce", "clean restart of {}", replicas.bounce_leader),
+                ("isolate", "cuts {} off from the other brokers for SECONDS", replicas.isolate_leader),
             )
         ),
         FaultKind(

@@ -91,6 +91,29 @@ def stop_leader(context: FaultContext, seconds: float, role: Role) -> Generator[
         yield from in_sync(context, leader.cluster)
 
 
+def isolate_leader(context: FaultContext, seconds: float, role: Role) -> Generator[None]:
+    """Cuts the broker with the role off from the other brokers for `seconds`. Clients still reach every broker.
+
+    The fault ends when every broker has the same view of the cluster, and sees every replica in sync.
+    """
+    if (leader := (yield from _find(context, role))) is None:
+        return
+    cluster = leader.cluster
+    assert cluster.network is not None, "`lab.broker` starts separable brokers for a run with this fault"
+    with disturbing(cluster):
+        with cluster.network.cut(leader.number):
+            _note(context, "leader-isolated", leader)
+            context.resume_pipeline()
+            with context.server_away():
+                yield from pausing(seconds)
+            successor = cluster.leader_without(leader.number, *leader.place, timeout_s=_ANSWER_S)
+        moved = {} if successor in (None, leader.number) else {"moved_to": successor}
+        context.note("leader-reconnected", broker=leader.number, **moved)
+        yield from waiting(now_and_then(lambda: cluster.agrees(_ANSWER_S)), LIMIT_S)
+        if not cluster.agrees(_ANSWER_S):
+            context.idle(f"the brokers did not agree within {LIMIT_S:g} s")
+
+
 def rolling_restart(context: FaultContext, _seconds: float) -> Generator[None]:
     """Restarts every broker cleanly, the next one when all replicas are in sync again."""
     cluster: KafkaCluster = context.servers[KAFKA]

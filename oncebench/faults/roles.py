@@ -38,7 +38,7 @@ class Role:
     """A broker by what it does.
 
     Attributes:
-        name: the role, as a user types it behind `kill-`, `stop-` and `bounce-`.
+        name: the role, as a user types it behind `kill-`, `stop-`, `bounce-` and `isolate-`.
         description: a few words for lists.
         place: the partition whose leader has the role; None: it does not exist yet.
     """

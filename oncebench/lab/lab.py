@@ -79,6 +79,11 @@ class Lab:
         """The number of brokers that the suite started."""
         return len(self.kafka.brokers) if isinstance(self.kafka, KafkaCluster) else int(self.own_kafka is not None)
 
+    @property
+    def separable(self) -> bool:
+        """Whether one of the brokers can be cut off from the others."""
+        return isinstance(self.kafka, KafkaCluster) and self.kafka.network is not None
+
     def processes(self, names: Iterable[str]) -> dict[str, Any]:
         """Returns the processes of these servers. The brokers of a cluster are named `kafka 1`, `kafka 2`, ..."""
         found: dict[str, Any] = {}
@@ -146,14 +151,14 @@ def own_kafka(folder: Path, java: Java) -> Iterator[tuple[KafkaBroker, tuple[Pro
 
 @contextmanager
 def own_brokers(
-    folder: Path, java: Java, brokers: int
+    folder: Path, java: Java, brokers: int, separable: bool = False
 ) -> Iterator[tuple[KafkaBroker | KafkaCluster, tuple[Proxy, int] | None]]:
-    """As `own_kafka`, with this number of brokers. Several brokers have no link."""
+    """As `own_kafka`, with this number of brokers. Several brokers have no link; `separable`: see `start_cluster`."""
     if brokers == 1:
         with own_kafka(folder, java) as (kafka, link):
             yield kafka, link
         return
-    with start_cluster(folder, java, brokers=brokers, settings=QUICK_ABORTS) as cluster:
+    with start_cluster(folder, java, brokers=brokers, settings=QUICK_ABORTS, separable=separable) as cluster:
         yield cluster, None
         cluster.stop()
 
@@ -165,6 +170,7 @@ def open_lab(
     sinks: Collection[str] = (),
     start_timeout_s: float = START_TIMEOUT_S,
     brokers: int = 1,
+    separable: bool = False,
 ) -> Iterator[Lab]:
     """Opens a lab with a broker below `folder`, or on the user's own Kafka.
 
@@ -173,6 +179,7 @@ def open_lab(
         sinks: names of the sinks whose servers and jars the cells need.
         start_timeout_s: see `Lab`.
         brokers: the number of brokers to start.
+        separable: whether one of several brokers can be cut off from the others (`start_cluster`).
 
     Raises:
         MissingEnvironment: a sink needs an extra that is not installed.
@@ -196,7 +203,7 @@ def open_lab(
         named = {name: each.theirs for name, each in opened.items() if each.theirs is not None}
         link = None
         if reached is None:
-            servers[KAFKA], link = stack.enter_context(own_brokers(folder, java, brokers))
+            servers[KAFKA], link = stack.enter_context(own_brokers(folder, java, brokers, separable))
         yield Lab(
             reached or servers[KAFKA], java, **spark, theirs=named, servers=servers, link=link,
             start_timeout_s=start_timeout_s,

@@ -30,7 +30,10 @@ from oncebench.sinks.registry import suite_sinks
 TIMEOUT, TIMEOUT_MS = "timeout", 10_000
 # The faults of this family take one broker of several away. Stops are longer than the session of a broker, 9 s.
 REPLICAS, REPLICAS_BROKERS = "replicas", 3
-# More batches, so that rows flow while its last fault restarts each broker; that takes 20 s or more.
+# The faults of this family cut one broker off from the others. Their brokers reach each other through proxies, so they
+# are not part of the family above.
+ISOLATION = "isolation"
+# More batches, so that rows flow during the last fault of these two families; it takes 20 s or more.
 REPLICAS_BATCHES = 40
 # The last fault of the other runs on several brokers restarts one broker.
 FAILOVER_BATCHES = 10
@@ -116,6 +119,12 @@ CHAINS: Mapping[str, Sequence[str]] = {
         "mid-write:bounce-input-leader",
         "before-prepare:refuse-writes:120",
         "mid-commit:rolling-restart",
+    ),
+    ISOLATION: (
+        "after-prepare:isolate-output-leader:30",
+        "mid-commit:isolate-transaction-coordinator:30",
+        "before-decision:isolate-group-coordinator:30",
+        "batch-start:isolate-input-leader:30",
     ),
     "postgres": (
         "mid-write:kill-session",
@@ -276,7 +285,7 @@ def _faults(family: str, row: Row) -> Iterator[tuple[str, Fault]]:
 
 def brokers_of(family: str, brokers: int) -> int:
     """The number of brokers of a family's runs if the others have `brokers`."""
-    return REPLICAS_BROKERS if family == REPLICAS or family in LEADERS else brokers
+    return REPLICAS_BROKERS if family in (REPLICAS, ISOLATION, *LEADERS) else brokers
 
 
 def _impossible(family: str, fault: Fault, ours: frozenset[str] | None, brokers: int) -> str | None:
@@ -342,7 +351,7 @@ def cells(
             own = len(paired(faults, lambda text: "@" not in text))
             batches = FIRST_BATCH + BATCHES_PER_FAULT * own + BATCHES_PER_KILL * kills
             brokers = brokers_of(family, base.brokers)
-            batches += REPLICAS_BATCHES if family == REPLICAS else FAILOVER_BATCHES if brokers > 1 else 0
+            batches += REPLICAS_BATCHES if family in (REPLICAS, ISOLATION) else FAILOVER_BATCHES if brokers > 1 else 0
             cell = replace(
                 base, sink=row.sink, guarantee=row.support.guarantee, variant=row.support.variant, faults=faults,
                 random_kills=kills, sessions=batches * SESSIONS_PER_BATCH,

@@ -43,7 +43,7 @@ CONTINUED = "pipeline-continued"
 # The supervisor's events in answer to a fault. The last is the clean stop that the fault `end` requests.
 ANSWERS = ("pipeline-killed", "pipeline-failed", CONTINUED, "random-kill", "zombie-left", "pipeline-stopped")
 # What a fault of one broker of several records when it takes the broker away (`oncebench.faults.replicas`).
-BROKER_LOST = ("leader-killed", "leader-stopped", "leader-ends")
+BROKER_LOST = ("leader-killed", "leader-stopped", "leader-ends", "leader-isolated")
 
 
 @dataclass(frozen=True)

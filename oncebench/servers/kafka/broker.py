@@ -71,6 +71,10 @@ class KafkaBroker(Kafka):
         with disk_errors(work_dir):
             self.cluster_id = make_data_folder(settings.data, files, settings.node, cluster_id)
             properties.write_text(settings.properties(), "utf-8")
+            if settings.hosts:
+                hosts = folder / "hosts"
+                hosts.write_text(settings.hosts, "utf-8")
+                flags = (*flags, f"-Djdk.net.hosts.file={hosts}")  # the JVM then asks no other resolver
             self._command = command(java, folder, flags, "kafka.Kafka", properties)
         self._child: Child | None = None
         self._log_offset = 0  # where the log of the newest start begins

@@ -23,10 +23,12 @@ from oncebench.errors import UserError
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.processes.ports import free_ports
 from oncebench.servers.kafka.broker import STARTS, KafkaBroker
-from oncebench.servers.kafka.class_archive import start_files
+from oncebench.servers.kafka.class_archive import StartFiles, start_files
 from oncebench.servers.kafka.process import PortTakenError
-from oncebench.servers.kafka.settings import CLIENTS, CONTROLLER, BrokerSettings
+from oncebench.servers.kafka.settings import BROKERS, CLIENTS, CONTROLLER, BrokerSettings
 from oncebench.servers.kafka.topics import Kafka
+from oncebench.servers.kafka.views import view
+from oncebench.servers.proxy.network import Network, name_of
 
 # Half of what a broker that is alone may take: three brokers must leave room for Spark on a machine with 8 GB.
 _HEAP_MB = 512
@@ -38,12 +40,14 @@ class KafkaCluster(Kafka):
 
     Attributes:
         brokers: the brokers by number.
+        network: the proxies through which the brokers reach each other; None: they connect directly.
         disturbed: whether a fault takes brokers away at this time. Until it is over, no other fault may.
     """
 
-    def __init__(self, brokers: Mapping[int, KafkaBroker]) -> None:
+    def __init__(self, brokers: Mapping[int, KafkaBroker], network: Network | None = None) -> None:
         super().__init__(KafkaAccess(",".join(broker.bootstrap_servers for broker in brokers.values())))
         self.brokers = dict(brokers)
+        self.network = network
         self.disturbed = False
 
     @property
@@ -113,6 +117,18 @@ class KafkaCluster(Kafka):
         """Another broker of the cluster, which answers while broker `number` is away."""
         return next(broker for other, broker in self.brokers.items() if other != number)
 
+    def leader_without(self, number: int, topic: str, partition: int, timeout_s: float) -> int | None:
+        """The leader of a partition as a broker other than `number` itself sees it; None without an answer in time."""
+        seen = view(next(b for other, b in self.brokers.items() if other != number).ports[CLIENTS], timeout_s)
+        found = None if seen is None else seen.get((topic, partition))
+        return None if found is None or found.leader < 0 else found.leader
+
+    def agrees(self, timeout_s: float) -> bool:
+        """Whether every broker itself sees the same leaders, and every replica in sync. False without an answer."""
+        views = [view(broker.ports[CLIENTS], timeout_s) for broker in self.brokers.values()]
+        first = views[0]
+        return first is not None and all(each == first for each in views) and all(p.in_sync for p in first.values())
+
     def _each(self, call: Callable[[KafkaBroker], None]) -> None:
         for broker in self.brokers.values():
             call(broker)
@@ -124,12 +140,19 @@ class KafkaCluster(Kafka):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with ExitStack() as stack:  # each is killed, even if another one cannot be
+            if self.network is not None:
+                stack.callback(self.network.close)
             for broker in self.brokers.values():
                 stack.enter_context(broker)
 
 
 def start_cluster(
-    work_dir: Path, java: Java | None = None, *, brokers: int = 3, settings: Mapping[str, str] | None = None
+    work_dir: Path,
+    java: Java | None = None,
+    *,
+    brokers: int = 3,
+    settings: Mapping[str, str] | None = None,
+    separable: bool = False,
 ) -> KafkaCluster:
     """Starts brokers with data in ``work_dir/kafka/<number>``, logs in ``work_dir/logs/kafka-<number>.log``.
 
@@ -137,25 +160,49 @@ def start_cluster(
 
     Args:
         settings: additional lines of server.properties.
+        separable: whether the brokers reach each other through proxies, which can cut one off from the others. The
+            proxies cost time, so most clusters have none.
     """
     java = java or find_java()
     files = start_files(java)
     for attempt in range(1, STARTS + 1):
-        found = iter(free_ports(2 * brokers))
-        ports = {number: {CLIENTS: next(found), CONTROLLER: next(found)} for number in range(1, brokers + 1)}
-        controllers = {number: own[CONTROLLER] for number, own in ports.items()}
-        members: dict[int, KafkaBroker] = {}
-        cluster_id = None
-        for number, own in ports.items():
-            data = work_dir / "kafka" / str(number) / "data"
-            described = BrokerSettings(data, own, {}, settings or {}, number, controllers)
-            members[number] = KafkaBroker(work_dir, described, java, files, _HEAP_MB, cluster_id, f"kafka-{number}.log")
-            cluster_id = members[number].cluster_id
-        cluster = KafkaCluster(members)
         try:
+            cluster = _described(work_dir, java, files, brokers, settings or {}, separable)
             cluster.start()
             break
         except PortTakenError:
             if attempt == STARTS:
                 raise
     return cluster
+
+
+def _described(
+    work_dir: Path, java: Java, files: StartFiles, brokers: int, settings: Mapping[str, str], separable: bool
+) -> KafkaCluster:
+    """A cluster that does not run yet, on free ports. Its network is open. Raises `PortTakenError`."""
+    names = (CLIENTS, CONTROLLER, *((BROKERS,) if separable else ()))
+    found = iter(free_ports(len(names) * brokers))
+    ports = {number: {name: next(found) for name in names} for number in range(1, brokers + 1)}
+    controllers = {number: own[CONTROLLER] for number, own in ports.items()}
+    network = _network(ports) if separable else None
+    hosts = {number: name_of(number) for number in ports} if separable else {}
+    members: dict[int, KafkaBroker] = {}
+    cluster_id = None
+    for number, own in ports.items():
+        data = work_dir / "kafka" / str(number) / "data"
+        described = BrokerSettings(
+            data, own, {}, settings, number, controllers, hosts, "" if network is None else network.hosts(number)
+        )
+        members[number] = KafkaBroker(work_dir, described, java, files, _HEAP_MB, cluster_id, f"kafka-{number}.log")
+        cluster_id = members[number].cluster_id
+    return KafkaCluster(members, network)
+
+
+def _network(ports: Mapping[int, Mapping[str, int]]) -> Network:
+    """The network between brokers with these ports. Raises `PortTakenError`."""
+    try:
+        return Network({number: (own[CONTROLLER], own[BROKERS]) for number, own in ports.items()})
+    except OSError as error:
+        raise PortTakenError(
+            f"no proxy between the brokers can listen ({error}). They need the addresses 127.0.x.x of Linux's loopback"
+        ) from error

@@ -6,11 +6,13 @@ Every broker is also a controller (KRaft), so a cluster of three survives the lo
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from oncebench.processes.ports import LOOPBACK
 
 CLIENTS = "PLAINTEXT"  # Kafka's default listener; `bootstrap_servers` names it
 CONTROLLER = "CONTROLLER"
+BROKERS = "BROKERS"  # for the other brokers only; without it they use the listener of the clients
 
 # log4j's own shutdown hook is off, or the end of a clean stop would be missing from the log
 LOG4J = """\
@@ -27,7 +29,6 @@ rootLogger.appenderRef.out.ref = out
 _EVERY_NODE = {
     "process.roles": "broker,controller",
     "controller.listener.names": CONTROLLER,
-    "inter.broker.listener.name": CLIENTS,
     # 50 each by default: too many folders to create and recover for a few groups and transactional ids
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
@@ -77,6 +78,8 @@ class BrokerSettings:
         extra: additional settings.
         node: the broker's number in its cluster.
         controllers: the controller port of every broker of the cluster, by number. Empty: this broker is alone.
+        names: the host names by which the brokers of the cluster reach each other, by number. Empty: no names.
+        hosts: the hosts file of this broker, which resolves these names.
     """
 
     data: Path
@@ -85,20 +88,28 @@ class BrokerSettings:
     extra: Mapping[str, str] = field(default_factory=dict)
     node: int = 1
     controllers: Mapping[int, int] = field(default_factory=dict)
+    names: Mapping[int, str] = field(default_factory=dict)
+    hosts: str = ""
 
     def properties(self) -> str:
         """The text of server.properties. `extra` overrides everything."""
-        advertised = {name: self.advertised.get(name, port) for name, port in self.ports.items() if name != CONTROLLER}
+        advertised = {name: self.advertised.get(name, port) for name, port in self.ports.items()}
+        if not self.names:
+            del advertised[CONTROLLER]  # Kafka advertises it where it listens
+        host = {name: self.names.get(self.node, LOOPBACK) for name in (BROKERS, CONTROLLER)}
         voters = self.controllers or {self.node: self.ports[CONTROLLER]}
         values = {
             **_EVERY_NODE,
             **_replication(len(voters)),
             **(_ALONE if len(voters) == 1 else {}),
             "node.id": str(self.node),
-            "controller.quorum.voters": ",".join(f"{node}@{LOOPBACK}:{port}" for node, port in voters.items()),
+            "inter.broker.listener.name": BROKERS if BROKERS in self.ports else CLIENTS,
+            "controller.quorum.voters": ",".join(
+                f"{node}@{self.names.get(node, LOOPBACK)}:{port}" for node, port in voters.items()
+            ),
             # explicit addresses, because an empty host listens on every network
             "listeners": _listeners(self.ports),
-            "advertised.listeners": _listeners(advertised),
+            "advertised.listeners": _listeners(advertised, host),
             "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in self.ports),
             "log.dirs": str(self.data),
             # three threads by default; a proxy's listener is idle in most runs, and serves one pipeline in the others
@@ -108,5 +119,5 @@ class BrokerSettings:
         return "".join(f"{key}={value}\n" for key, value in values.items())
 
 
-def _listeners(ports: Mapping[str, int]) -> str:
-    return ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in ports.items())
+def _listeners(ports: Mapping[str, int], host: Mapping[str, str] = MappingProxyType({})) -> str:
+    return ",".join(f"{name}://{host.get(name, LOOPBACK)}:{port}" for name, port in ports.items())

@@ -42,6 +42,9 @@ REQUEST_TIMEOUT_MS = 10_000
 # Pause between two tries while the coordinator still writes transaction markers, which takes single milliseconds.
 RETRY_PAUSE_S = 0.002
 RETRY_PAUSE_MAX_S = 0.1
+# How often a busy coordinator is looked up again. One that is cut off from the other brokers answers as if it were
+# busy, while another broker has its role; that takes the session of a broker, 9 s by default.
+LOOK_UP_S = 5.0
 # Ids per fencing request. A coordinator writes its log for each id: on a busy machine, 100 take 1 to 2 s of the limit.
 FENCE_CHUNK = 100
 
@@ -153,11 +156,12 @@ class Coordinator:
         """Commits or aborts transactions, all at once, and waits for definite answers.
 
         Args:
-            limit_s: how long it waits at most.
+            limit_s: how long it waits at most, from the last time when every coordinator was busy.
             busy_limit_s: the same while every coordinator answers that it still ends the id's last transaction.
             look: called at each try.
         """
-        began = time.monotonic()
+        began = looked_up = time.monotonic()
+        deadline = began + limit_s
         pending = dict(enumerate(transactions))
         ended: dict[int, EndTxnResult] = {}
         doubtful: set[int] = set()
@@ -171,7 +175,13 @@ class Coordinator:
                     ended[at] = EndTxnResult(_outcome(code), code, at in doubtful)
                     del pending[at]
             busy = all(answers[at] == CONCURRENT_TRANSACTIONS for at in pending)
-            if pending and time.monotonic() > began + (max(limit_s, busy_limit_s) if busy else limit_s):
+            now = time.monotonic()
+            if busy:
+                deadline = now + limit_s  # the role of a busy coordinator may move to another broker after this
+                if now > looked_up + LOOK_UP_S:
+                    wire.forget_coordinators(self._admin)
+                    looked_up = now
+            if pending and now > (began + max(limit_s, busy_limit_s) if busy else deadline):
                 for at in pending:
                     code = answers[at]
                     ended[at] = EndTxnResult(Outcome.UNKNOWN, NO_ANSWER if code is None else code, True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from oncebench.lab.lab import Lab, open_lab
 from oncebench.measure import measure
 from oncebench.record.json_lines import read_lines
 from oncebench.report.replication import replication_of
+from oncebench.report.schema import Report
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import require_possible
 from oncebench.workdir import open_work_dir
@@ -55,22 +57,39 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 def test_exactly_once_survives_the_loss_of_one_broker(
     three: Lab, tmp_path: Path, variant: str, faults: tuple[str, ...], noted: tuple[str, ...]
 ) -> None:
-    cell = Cell("kafka", EXACTLY_ONCE, variant, faults=faults, rate=300.0, sessions=60, max_events_per_batch=300,
-                warmup_s=0.0, brokers=3)  # fmt: skip
-    require_possible([cell])
-    with open_work_dir(tmp_path / "run") as work:
-        report = measure(cell, three, work.path)
-    assert (report["verdict"], report["rows"]["lost"], report["rows"]["duplicated"]) == ("kept", 0, 0), report[
-        "reasons"
-    ]
-    assert [fault["hit"] for fault in report["faults"]] == [True] * len(faults)
-    events = [line["event"] for line in read_lines(tmp_path / "run" / "timeline.jsonl").items]
+    report, timeline = kept(three, tmp_path / "run", variant, faults)
+    events = [line["event"] for line in timeline]
     assert set(noted) <= set(events)
     assert events.count("broker-back") == 3 if "broker-ends" in noted else events.count("broker-back") >= 1
-    assert report["faults"][0]["recovery"]["longest_gap"] > 0
     found = replication_of(report)
     assert found is not None
     assert (found.replicas, found.in_sync) == (3, 2)
     assert 0 < report["resources"]["broker"]["peak_rss_bytes"] < 3_000_000_000
     assert three.own_kafka is not None
     assert three.own_kafka.alive
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("variant", ["two-phase", "idempotent"])
+def test_exactly_once_survives_a_broker_that_is_cut_off(tmp_path: Path, variant: str) -> None:
+    with open_lab(tmp_path / "lab", sinks={"kafka"}, brokers=3, separable=True) as lab:
+        _, timeline = kept(lab, tmp_path / "run", variant, ("after-prepare:isolate-output-leader:30",))
+    isolated, connected = (
+        next(line for line in timeline if line["event"] == event) for event in ("leader-isolated", "leader-reconnected")
+    )
+    assert connected["moved_to"] != isolated["broker"], "two brokers believed that they lead"
+
+
+def kept(lab: Lab, folder: Path, variant: str, faults: tuple[str, ...]) -> tuple[Report, list[Any]]:
+    """The report of a run that hit these faults and kept exactly-once, and its timeline."""
+    cell = Cell("kafka", EXACTLY_ONCE, variant, faults=faults, rate=300.0, sessions=60, max_events_per_batch=300,
+                warmup_s=0.0, brokers=3)  # fmt: skip
+    require_possible([cell])
+    with open_work_dir(folder) as work:
+        report = measure(cell, lab, work.path)
+    assert (report["verdict"], report["rows"]["lost"], report["rows"]["duplicated"]) == ("kept", 0, 0), report[
+        "reasons"
+    ]
+    assert [fault["hit"] for fault in report["faults"]] == [True] * len(faults)
+    assert report["faults"][0]["recovery"]["longest_gap"] > 0
+    return report, list(read_lines(folder / "timeline.jsonl").items)

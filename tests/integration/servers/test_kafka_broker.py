@@ -24,7 +24,9 @@ from oncebench.processes.ports import free_ports, is_free
 from oncebench.servers.kafka import broker as kafka_module
 from oncebench.servers.kafka.broker import KafkaBroker, external, start_kafka
 from oncebench.servers.kafka.class_archive import StartFiles, start_files
+from oncebench.servers.kafka.settings import CLIENTS
 from oncebench.servers.kafka.topics import Kafka
+from oncebench.servers.kafka.views import Seen, view
 from tests import ROOT
 
 pytestmark = pytest.mark.integration
@@ -89,6 +91,14 @@ def test_a_fresh_topic_is_usable_at_once_and_has_a_unique_name(kafka: KafkaBroke
     for name in names:
         assert name.startswith("in-")
         assert [partition.leader for partition in found[name].partitions.values()] == [1] * 50
+
+
+def test_a_named_broker_reports_its_own_view_of_a_topic(kafka: KafkaBroker) -> None:
+    topic = kafka.fresh_topic("in", 2)
+    seen = view(kafka.ports[CLIENTS], 30)
+    assert seen is not None
+    assert [seen[topic, partition] for partition in (0, 1)] == [Seen(leader=1, epoch=0, in_sync=True)] * 2
+    assert view(free_ports(1)[0], 1) is None
 
 
 def test_a_topic_has_the_settings_it_was_given(kafka: KafkaBroker) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from confluent_kafka import Producer
 from kafka.admin import KafkaAdminClient
 from kafka.errors import CoordinatorNotAvailableError
 from kafka.protocol.metadata import CoordinatorType
@@ -15,6 +16,8 @@ from kafka.protocol.metadata import CoordinatorType
 from oncebench.errors import UserError
 from oncebench.faults.roles import GROUPS, TRANSACTIONS, stored_in
 from oncebench.servers.kafka.cluster import KafkaCluster, start_cluster
+from oncebench.servers.kafka.settings import CLIENTS
+from oncebench.servers.kafka.views import view
 from tests.integration.servers.test_kafka_broker import gone, read, wait_for, write
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]  # three JVMs, and a failover of 9 s
@@ -101,6 +104,49 @@ def test_acknowledged_records_survive_the_kill_of_their_leader(cluster: KafkaClu
     assert cluster.alive
     in_sync(cluster)
     assert read(cluster.bootstrap_servers, topic, 1000) == [b"before"] * 500 + [b"without"] * 500
+
+
+def test_a_broker_that_is_cut_off_acknowledges_nothing(tmp_path: Path) -> None:
+    with start_cluster(tmp_path, separable=True) as cluster:
+        assert cluster.network is not None
+        topic = cluster.fresh_topic("in", 1)
+        wait_for("brokers that agree", lambda: cluster.agrees(5), 120)
+        require_only_proxies(cluster)
+        leader = cluster.leader(topic, 0)
+        assert leader is not None
+        write(cluster.bootstrap_servers, topic, [b"before"])
+        acknowledged: list[object] = []
+        # it knows the leader, and asks for no other one before an answer
+        producer = Producer(
+            {"bootstrap.servers": cluster.brokers[leader].bootstrap_servers, "enable.idempotence": True, "log_level": 0}
+        )
+        producer.produce(topic, b"early", partition=0)
+        assert producer.flush(60) == 0
+        with cluster.network.cut(leader):
+            producer.produce(topic, b"meanwhile", partition=0, on_delivery=lambda error, _: acknowledged.append(error))
+            wait_for("another leader", lambda: cluster.leader_without(leader, topic, 0, 5) not in (leader, None), 120)
+            own = view(cluster.brokers[leader].ports[CLIENTS], 5)
+            assert own is not None
+            assert own[topic, 0].leader == leader, "it cannot learn that another one leads"
+            assert not cluster.agrees(5)
+            producer.poll(5)
+            assert acknowledged == []
+        wait_for("brokers that agree", lambda: cluster.agrees(5), 120)
+        assert producer.flush(120) == 0
+        assert acknowledged == [None]
+        assert read(cluster.bootstrap_servers, topic, 3) == [b"before", b"early", b"meanwhile"]
+
+
+def require_only_proxies(cluster: KafkaCluster) -> None:
+    """Requires that each broker has connections to the proxies, and none to the ports of another broker."""
+    ports = {port: number for number, broker in cluster.brokers.items() for port in broker.ports.values()}
+    reached = 0
+    for number, broker in cluster.brokers.items():
+        for found in psutil.Process(broker.pid).net_connections("tcp"):
+            if found.raddr and (other := ports.get(found.raddr.port, number)) != number:
+                assert found.raddr.ip.removeprefix("::ffff:") == f"127.0.{number}.{other}"
+                reached += 1
+    assert reached >= 2, "the followers of the controller are connected to it"
 
 
 def test_a_cluster_starts_again_on_kept_data_and_ends_as_one(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import SimpleNamespace
@@ -77,6 +78,24 @@ class Cluster:
     def controller(self) -> int | None:
         return 2
 
+    @property
+    def network(self) -> Any:
+        return SimpleNamespace(cut=self.cut)
+
+    @contextmanager
+    def cut(self, number: int) -> Iterator[None]:
+        self.said.append(f"cut {number}")
+        try:
+            yield
+        finally:
+            self.said.append(f"mend {number}")
+
+    def leader_without(self, _number: int, *place: Any, timeout_s: float) -> int | None:
+        return self.leader(*place, timeout_s=timeout_s)
+
+    def agrees(self, _timeout_s: float) -> bool:
+        return self.synced
+
     def other_than(self, _number: int) -> Any:
         return SimpleNamespace(leader=self.leader)
 
@@ -132,6 +151,37 @@ def test_a_stopped_leader_continues_after_its_seconds(world: World) -> None:
     assert world.notes[-1]["moved_to"] == 3
 
 
+ISOLATE = partial(replicas.isolate_leader, role=OUTPUT_LEADER)
+
+
+def test_an_isolated_leader_is_reconnected_after_its_seconds(world: World) -> None:
+    cluster = Cluster()
+    run(ISOLATE(context(world, cluster), 0.001), polls=10**6)
+    assert cluster.said == ["cut 2", "mend 2"]
+    assert world.events == ["leader-isolated", "pipeline-continued", "leader-reconnected"]
+    assert world.notes[0] | {"broker": 2, "leads": "out-0", "controller": True} == world.notes[0]
+    assert world.notes[-1]["moved_to"] == 3
+    assert not cluster.disturbed
+
+
+def test_an_isolated_leader_is_reconnected_when_the_run_ends(world: World) -> None:
+    cluster = Cluster(moves=False)
+    running = ISOLATE(context(world, cluster), 3600.0)
+    while "pipeline-continued" not in world.events:
+        next(running)
+    assert (cluster.said, cluster.disturbed) == (["cut 2"], True)
+    running.close()
+    assert (cluster.said, cluster.disturbed) == (["cut 2", "mend 2"], False)
+
+
+def test_brokers_that_do_not_agree_after_a_cut_are_reported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(moves=False)
+    monkeypatch.setattr(Cluster, "agrees", lambda *_: False)
+    run(ISOLATE(context(world, cluster), 0.0))
+    assert "moved_to" not in world.notes[-2]
+    assert world.whys == ["the brokers did not agree within 0 s"]
+
+
 @pytest.mark.parametrize(
     ("cluster", "role", "why"),
     [
@@ -147,7 +197,7 @@ def test_a_fault_without_a_target_is_idle_and_touches_no_broker(
     assert world.whys[0].startswith(why)
 
 
-@pytest.mark.parametrize("injection", [KILL, BOUNCE, replicas.rolling_restart])
+@pytest.mark.parametrize("injection", [KILL, BOUNCE, ISOLATE, replicas.rolling_restart])
 def test_a_second_fault_waits_for_the_end_of_the_first(world: World, injection: Any) -> None:
     cluster = Cluster(disturbed=True)
     second = injection(context(world, cluster), 0.0)

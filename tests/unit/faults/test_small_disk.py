@@ -29,6 +29,7 @@ from oncebench.servers import small_disk
 from oncebench.servers.kafka.broker import KafkaBroker
 from oncebench.servers.kafka.cluster import KafkaCluster
 from oncebench.servers.kafka.topics import Kafka
+from oncebench.servers.proxy.network import Network
 from oncebench.servers.small_disk import BALLAST, MOST_BYTES, cannot_mount, fill
 from tests import ROOT
 from tests.unit.faults.fake_pipeline import World, run
@@ -265,22 +266,30 @@ def test_a_full_broker_or_another_number_of_brokers_is_the_runs_own(
         Lab(kafka, java, (), servers={"kafka": "lab's", "postgres": "lab's"})
         for kafka in (Kafka(KafkaAccess("localhost:1")), three)
     )
-    started: list[int] = []
+    started: list[tuple[int, bool]] = []
 
     @contextmanager
-    def own_brokers(folder: Path, found: Java, number: int) -> Iterator[tuple[str, str]]:
+    def own_brokers(folder: Path, found: Java, number: int, separable: bool) -> Iterator[tuple[str, str]]:
         assert (folder, found) == (tmp_path / "broker", java)
-        started.append(number)
+        started.append((number, separable))
         yield "own", "link"
 
     monkeypatch.setattr(brokers, "own_brokers", own_brokers)
-    for cell, its in ((CELL, theirs), (replace(CELL, brokers=3), lab)):
+    apart = replace(CELL, brokers=3, faults=("mid-write:isolate-output-leader:30",))
+    proxied = replace(lab, kafka=KafkaCluster(three.brokers, cast("Network", "proxies")))
+    for cell, its in ((CELL, theirs), (replace(CELL, brokers=3), lab), (apart, proxied)):
         with brokers.open_broker(cell, its, tmp_path) as found:
             assert found is its
-    with brokers.open_broker(CELL, lab, tmp_path) as found:
-        assert (found.kafka, started) == ("own", [1])
+    for cell, its, expected in (
+        (CELL, lab, (1, False)),
+        (apart, lab, (3, True)),
+        (replace(CELL, brokers=3), proxied, (3, False)),
+    ):
+        with brokers.open_broker(cell, its, tmp_path) as found:
+            assert (found.kafka, started[-1]) == ("own", expected)
     with brokers.open_broker(replace(CELL, faults=("mid-write:fill-broker:5",)), lab, tmp_path) as found:
         assert (found.kafka, found.servers, found.link) == ("own", {"kafka": "own", "postgres": "lab's"}, "link")
+    assert len(started) == 4
 
 
 def test_a_run_without_disk_faults_has_no_small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from oncebench.processes import ports
 from oncebench.servers.kafka import external as external_kafka
 from oncebench.servers.kafka.broker import external, start_kafka
 from oncebench.servers.kafka.class_archive import StartFiles, make_data_folder
-from oncebench.servers.kafka.settings import CLIENTS, CONTROLLER, BrokerSettings
+from oncebench.servers.kafka.settings import BROKERS, CLIENTS, CONTROLLER, BrokerSettings
 
 PORTS = {CLIENTS: 20001, CONTROLLER: 20002, "PROXIED": 20003}
 
@@ -59,6 +59,19 @@ def test_three_brokers_are_one_quorum_with_three_replicas_of_everything() -> Non
     assert "broker.session.timeout.ms" not in each[0], "the time of a failover is that of Kafka's default"
     alone = parsed(BrokerSettings(Path("/data"), PORTS))
     assert (alone["default.replication.factor"], alone["min.insync.replicas"]) == ("1", "1")
+
+
+def test_separable_brokers_reach_each_other_by_name_and_clients_by_address() -> None:
+    ports = {CLIENTS: 20001, CONTROLLER: 20002, BROKERS: 20003}
+    names = {number: f"broker-{number}" for number in (1, 2)}
+    properties = parsed(BrokerSettings(Path("/data"), ports, node=2, controllers={1: 20012, 2: 20002}, names=names))
+    assert properties["advertised.listeners"] == (
+        "PLAINTEXT://127.0.0.1:20001,CONTROLLER://broker-2:20002,BROKERS://broker-2:20003"
+    )
+    assert {part.partition("//")[2].partition(":")[0] for part in properties["listeners"].split(",")} == {"127.0.0.1"}
+    assert properties["controller.quorum.voters"] == "1@broker-1:20012,2@broker-2:20002"
+    assert properties["inter.broker.listener.name"] == BROKERS
+    assert parsed(BrokerSettings(Path("/data"), PORTS))["inter.broker.listener.name"] == CLIENTS
 
 
 def test_a_broker_joins_the_cluster_of_the_first(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +20,7 @@ from kafka.errors import (
 )
 
 from oncebench.sinks.kafka import coordinator as coordinators
-from oncebench.sinks.kafka.coordinator import Coordinator
+from oncebench.sinks.kafka.coordinator import Coordinator, Outcome, Transaction
 
 
 class Answering:
@@ -103,3 +105,37 @@ def test_a_list_waits_no_longer_than_its_limit(monkeypatch: pytest.MonkeyPatch) 
 def test_missing_rights_are_not_waited_for() -> None:
     with pytest.raises(ClusterAuthorizationFailedError):
         asking(ClusterAuthorizationFailedError).listed("a")
+
+
+class Ending(Coordinator):
+    """A coordinator that is busy for so many seconds, and then gives these answers to EndTxn."""
+
+    def __init__(self, busy_s: float, *answers: int) -> None:
+        self._admin = Loading()
+        self._until, self._answers = time.monotonic() + busy_s, list(answers)
+
+    def _ask(self, requests: Mapping[int, Any], whose: Mapping[int, Transaction]) -> dict[int, int | None]:
+        busy = time.monotonic() < self._until
+        return dict.fromkeys(whose, coordinators.CONCURRENT_TRANSACTIONS if busy else self._answers.pop(0))
+
+
+def test_a_role_that_moves_after_a_busy_time_has_the_whole_limit() -> None:
+    ending = Ending(0.3, 16, 15, 0)
+    (ended,) = ending.end([Transaction("a", 7, 1)], commit=True, limit_s=0.25, busy_limit_s=60.0)
+    assert ended.outcome is Outcome.DONE
+
+
+@pytest.mark.parametrize(("busy_s", "answers", "code"), [(60.0, [], 51), (0.0, [16] * 100, 16)])
+def test_a_coordinator_that_never_ends_a_transaction_has_a_limit(busy_s: float, answers: list[int], code: int) -> None:
+    (ended,) = Ending(busy_s, *answers).end([Transaction("a", 7, 1)], commit=True, limit_s=0.1, busy_limit_s=0.2)
+    assert (ended.outcome, ended.error_code) == (Outcome.UNKNOWN, code)
+
+
+@pytest.mark.parametrize(("after_s", "found"), [(0.0, {}), (60.0, {"a": 0})])
+def test_a_busy_coordinator_is_looked_up_again_now_and_then(
+    after_s: float, found: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinators, "LOOK_UP_S", after_s)
+    ending = Ending(0.1, 0)
+    ending.end([Transaction("a", 7, 1)], commit=True, limit_s=10.0)
+    assert ending._admin.found == found
