@@ -60,6 +60,15 @@ BUNDLES = {
         ),
         for_spark=False,
     ),
+    # The peer of peers/kafka_streams, in the version of the broker: Streams, its clients and RocksDB.
+    "peer-kafka-streams": Bundle(
+        (
+            "org.apache.kafka:kafka-streams:4.3.1",
+            # As for the broker; without it the job logs nothing
+            "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
+        ),
+        for_spark=False,
+    ),
     "spark-kafka": Bundle(
         (
             "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",

@@ -7,25 +7,26 @@ Promise: pure functions of the cell. The job adds no setting of its own (see `Se
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
-from oncebench.downloads.maven import artifacts
 from oncebench.scenario.cell import Cell
-from peers.flink.build import BUNDLE
-from peers.flink.variant import FlinkVariant
+from peers.java_job import HEAP, WATERMARK_DELAY_MS, JavaJob
+from peers.variant import Form, Variant
+
+JOB = JavaJob("flink", "Flink", "peer-flink", Path(__file__).with_name("java"), "oncebench.flink.Job")
+# Flink keeps the state in a hash map on the heap, or in RocksDB. It refuses intervals below 10 ms
+# (`CheckpointCoordinatorConfiguration.MINIMAL_CHECKPOINT_TIME`).
+VARIANTS = Form("flink", ("hashmap", "rocksdb"), "checkpoint", 10, "flink-rocksdb-200ms")
 
 # Flink's NONE may lose rows, and after a restart it may also repeat rows: it is no at-most-once.
 GUARANTEES = {AT_MOST_ONCE: "NONE", AT_LEAST_ONCE: "AT_LEAST_ONCE", EXACTLY_ONCE: "EXACTLY_ONCE"}
 # The connector's default. POOLING reuses a few transactional ids instead of one per checkpoint and subtask.
 TRANSACTION_NAMING = "INCREMENTING"
-# As in pipeline/query.py.
-WATERMARK_DELAY_MS = 10_000
 # Flink's own list for Java 17 (`env.java.opts.all` of its config.yaml), as far as a mini-cluster needs it.
 _OPENED = ("lang", "net", "io", "nio", "lang.reflect", "text", "time", "util", "util.concurrent",
            "util.concurrent.atomic", "util.concurrent.locks")  # fmt: skip
-# The loads that the docs name have less than 0.5 GB of state. The rest keeps garbage collections short.
-HEAP = "2g"
 
 
 def jvm_options(java_major: int) -> list[str]:
@@ -36,7 +37,7 @@ def jvm_options(java_major: int) -> list[str]:
     return [f"-Xms{HEAP}", f"-Xmx{HEAP}", *opened, *quiet]
 
 
-def flink_options(cell: Cell, variant: FlinkVariant) -> dict[str, str]:
+def flink_options(cell: Cell, variant: Variant) -> dict[str, str]:
     """Returns Flink's options, by their names in its configuration."""
     return {
         "parallelism.default": str(cell.partitions),
@@ -92,11 +93,11 @@ def producer_options(cell: Cell) -> dict[str, str]:
     }
 
 
-def described(cell: Cell, variant: FlinkVariant, java_major: int) -> dict[str, Any]:
+def described(cell: Cell, variant: Variant, java_major: int) -> dict[str, Any]:
     """Returns all settings and versions, as a report contains them."""
     named = ("flink-runtime", "flink-connector-kafka", "kafka-clients", "frocksdbjni")
     return {
-        "versions": {jar.name: jar.version for jar in artifacts(BUNDLE) if jar.name in named},
+        "versions": JOB.versions(named),
         "guarantee": GUARANTEES[cell.guarantee],
         "transaction_naming": TRANSACTION_NAMING,
         "watermark_delay_ms": WATERMARK_DELAY_MS,

@@ -12,29 +12,29 @@ from oncebench.downloads.maven import artifacts, bundles
 from oncebench.errors import ExitCode, UserError
 from oncebench.scenario.cell import Cell
 from oncebench.servers.sink_servers import needed_bundles
-from peers.flink.build import BUNDLE
-from peers.flink.engine import PROGRAM, UNUSED, job_settings
-from peers.flink.settings import GUARANTEES, described, jvm_options
-from peers.flink.variant import FlinkVariant
+from peers.flink.engine import PROGRAM, job_settings
+from peers.flink.settings import GUARANTEES, JOB, VARIANTS, described, jvm_options
+from peers.java_job import UNUSED
+from peers.variant import Variant
 from pipeline.config import PipelineConfig
 
 CELL = Cell("kafka", "exactly-once", "flink-rocksdb-200ms", partitions=3, transaction_timeout_ms=7000)
 
 
 def test_a_variant_names_state_and_interval() -> None:
-    assert FlinkVariant.parse("flink-hashmap-1000ms") == FlinkVariant("hashmap", 1000)
-    assert FlinkVariant.parse("flink-rocksdb-50ms") == FlinkVariant("rocksdb", 50)
+    assert VARIANTS.parse("flink-hashmap-1000ms") == Variant("hashmap", 1000)
+    assert VARIANTS.parse("flink-rocksdb-50ms") == Variant("rocksdb", 50)
 
 
 @pytest.mark.parametrize("text", ["two-phase", "flink-heap-50ms", "flink-rocksdb-9ms", "flink-rocksdb-1s", ""])
 def test_another_variant_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(UserError, match="An example is flink-rocksdb-200ms") as refused:
-        FlinkVariant.parse(text)
+        VARIANTS.parse(text)
     assert refused.value.exit_code == ExitCode.USAGE
 
 
 def test_the_settings_follow_from_the_cell_and_are_all_in_the_report() -> None:
-    settings = described(CELL, FlinkVariant.parse(CELL.variant), 17)
+    settings = described(CELL, VARIANTS.parse(CELL.variant), 17)
     flink, producer = settings["flink"], settings["producer"]
     assert (flink["execution.checkpointing.interval"], flink["state.backend.type"]) == ("200 ms", "rocksdb")
     assert (flink["parallelism.default"], producer["transaction.timeout.ms"]) == ("3", "7000")
@@ -46,7 +46,7 @@ def test_the_settings_follow_from_the_cell_and_are_all_in_the_report() -> None:
 
 def test_the_default_transaction_time_out_is_below_the_brokers_limit() -> None:
     settings = described(replace(CELL, transaction_timeout_ms=Cell("", "", "").transaction_timeout_ms),
-                         FlinkVariant("hashmap", 1000), 17)  # fmt: skip
+                         Variant("hashmap", 1000), 17)  # fmt: skip
     assert int(settings["producer"]["transaction.timeout.ms"]) < 15 * 60 * 1000
 
 
@@ -58,7 +58,7 @@ def test_java_gets_only_options_that_it_knows(major: int, warns: bool) -> None:
 
 
 def test_an_attempt_adds_places_and_no_tuning(tmp_path: Path) -> None:
-    described_settings = described(CELL, FlinkVariant.parse(CELL.variant), 17)
+    described_settings = described(CELL, VARIANTS.parse(CELL.variant), 17)
     config = PipelineConfig(
         "localhost:1", "in", {"output": "out"}, "bad", "kafka", "exactly-once", CELL.variant, "run-1",
         tmp_path / "checkpoint", tmp_path,
@@ -93,9 +93,9 @@ def test_every_field_without_effect_is_a_field_of_a_cell() -> None:
 
 
 def test_only_a_run_of_the_peer_fetches_its_jars() -> None:
-    assert BUNDLE in bundles() and BUNDLE not in needed_bundles()
+    assert JOB.bundle in bundles() and JOB.bundle not in needed_bundles()
 
 
 def test_the_jars_are_locked_once_each() -> None:
-    names = [jar.name for jar in artifacts(BUNDLE)]
+    names = [jar.name for jar in artifacts(JOB.bundle)]
     assert len(names) == len(set(names)) and "flink-connector-kafka" in names

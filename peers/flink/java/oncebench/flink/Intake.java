@@ -3,6 +3,8 @@ package oncebench.flink;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.TreeMap;
+import oncebench.peers.EventCheck;
+import oncebench.peers.Progress;
 import org.apache.flink.api.common.functions.OpenContext;
 import org.apache.flink.api.common.state.CheckpointListener;
 import org.apache.flink.api.common.state.ListState;

@@ -1,9 +1,7 @@
 package oncebench.flink;
 
-import com.fasterxml.jackson.core.io.JsonStringEncoder;
 import java.nio.charset.StandardCharsets;
-import java.util.Arrays;
-import java.util.zip.CRC32;
+import oncebench.peers.SessionRows;
 import org.apache.flink.api.common.functions.OpenContext;
 import org.apache.flink.api.common.state.ValueState;
 import org.apache.flink.api.common.state.ValueStateDescriptor;
@@ -29,14 +27,10 @@ final class Sessions
     extends KeyedProcessFunction<
         String, Tuple7<String, Integer, Long, Integer, Integer, Long, byte[]>, Tuple2<byte[], byte[]>> {
   static final TypeInformation<Tuple2<byte[], byte[]>> ROW = Types.TUPLE(Intake.BYTES, Intake.BYTES);
-  private static final int EVENTS = EventCheck.EVENTS_PER_SESSION;
-  private static final int EVENTS_PER_ROW = 5;
-  private static final int MISSING = -1; // no event has this value: values are 0..999999
 
   private final long timeoutMs;
   private transient ValueState<Tuple5<Boolean, Long, Integer, Long, int[]>> sessions;
-  private transient StringBuilder text;
-  private transient CRC32 crc;
+  private transient SessionRows rows;
 
   Sessions(long timeoutMs) {
     this.timeoutMs = timeoutMs;
@@ -55,8 +49,7 @@ final class Sessions
                         Types.INT,
                         Types.LONG,
                         PrimitiveArrayTypeInfo.INT_PRIMITIVE_ARRAY_TYPE_INFO)));
-    text = new StringBuilder();
-    crc = new CRC32();
+    rows = new SessionRows();
   }
 
   @Override
@@ -68,24 +61,22 @@ final class Sessions
     Tuple5<Boolean, Long, Integer, Long, int[]> session = sessions.value();
     boolean known = session != null;
     if (!known) {
-      int[] values = new int[EVENTS];
-      Arrays.fill(values, MISSING);
-      session = Tuple5.of(false, 0L, 0, 0L, values);
+      session = Tuple5.of(false, 0L, 0, 0L, SessionRows.noValues());
     }
     session.f1 =
         Math.max(session.f1, Math.max(context.timestamp(), context.timerService().currentWatermark()));
     int seq = event.f3;
-    if (session.f0 || session.f4[seq] != MISSING) {
+    if (session.f0 || session.f4[seq] != SessionRows.MISSING) {
       String reason = session.f0 ? "after-end" : "repeated-seq";
       byte[] key = event.f0.getBytes(StandardCharsets.UTF_8);
       context.output(Rejected.TAG, new Rejected(reason, event.f1, event.f2, key, event.f6));
     } else {
       session.f4[seq] = event.f4;
       session.f2++;
-      if (seq == EVENTS - 1) {
+      if (seq == SessionRows.EVENTS - 1) {
         session.f3 = event.f5;
       }
-      if (session.f2 == EVENTS) {
+      if (session.f2 == SessionRows.EVENTS) {
         rows(event.f0, session.f4, session.f3, out);
         session.f0 = true;
         session.f4 = new int[0];
@@ -111,42 +102,12 @@ final class Sessions
     sessions.clear();
     if (!session.f0) {
       byte[] key = context.getCurrentKey().getBytes(StandardCharsets.UTF_8);
-      context.output(Rejected.TAG, new Rejected("never-ended", -1, -1, key, held(session.f4)));
+      context.output(Rejected.TAG, new Rejected("never-ended", -1, -1, key, SessionRows.held(session.f4)));
     }
   }
 
   private void rows(String key, int[] values, long endedAt, Collector<Tuple2<byte[], byte[]>> out) {
     byte[] keyBytes = key.getBytes(StandardCharsets.UTF_8);
-    String start = "{\"session_key\":\"" + new String(JsonStringEncoder.getInstance().quoteAsString(key)) + "\",\"j\":";
-    for (int first = 0; first < EVENTS; first += EVENTS_PER_ROW) {
-      long total = 0;
-      text.setLength(0);
-      for (int seq = first; seq < first + EVENTS_PER_ROW; seq++) {
-        total += values[seq];
-        text.append(seq).append('=').append(values[seq]).append(';');
-      }
-      crc.reset();
-      crc.update(text.toString().getBytes(StandardCharsets.ISO_8859_1));
-      text.setLength(0);
-      text.append(start).append(first / EVENTS_PER_ROW);
-      text.append(",\"events\":").append(EVENTS_PER_ROW);
-      text.append(",\"total\":").append(total);
-      text.append(",\"checksum\":").append(crc.getValue());
-      text.append(",\"ended_at\":").append(endedAt).append('}');
-      out.collect(Tuple2.of(keyBytes, text.toString().getBytes(StandardCharsets.UTF_8)));
-    }
-  }
-
-  /** The values of an unfinished session: {"values": {"3": 17, ...}}. */
-  private static byte[] held(int[] values) {
-    StringBuilder found = new StringBuilder("{\"values\": {");
-    String separator = "";
-    for (int seq = 0; seq < values.length; seq++) {
-      if (values[seq] != MISSING) {
-        found.append(separator).append('"').append(seq).append("\": ").append(values[seq]);
-        separator = ", ";
-      }
-    }
-    return found.append("}}").toString().getBytes(StandardCharsets.UTF_8);
+    rows.each(key, values, endedAt, row -> out.collect(Tuple2.of(keyBytes, row)));
   }
 }

@@ -1,9 +1,9 @@
 package oncebench.flink;
 
-import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.Map;
+import oncebench.peers.JobSettings;
 
 /**
  * The settings of one attempt, read from the JSON file that peers/flink/engine.py writes.
@@ -11,25 +11,18 @@ import java.util.Map;
  * <p>Every tuned value is in `flink`, `consumer` or `producer`, under the name that Flink or Kafka gives it. The report of
  * a run prints the same maps, so the job adds no setting of its own.
  */
-public final class Settings {
-  public String bootstrapServers;
-  public String inputTopic;
-  public String outputTopic;
-  public String quarantineTopic;
+public final class Settings extends JobSettings {
   /** A `DeliveryGuarantee` of the connector. */
   public String guarantee;
   public String transactionalIdPrefix;
   /** A `TransactionNamingStrategy` of the connector. */
   public String transactionNaming;
   public String checkpoints;
-  public String progress;
-  public long sessionTimeoutMs;
-  public long watermarkDelayMs;
   public Map<String, String> flink;
   public Map<String, String> consumer;
   public Map<String, String> producer;
 
   static Settings read(Path path) throws IOException {
-    return new ObjectMapper().readValue(path.toFile(), Settings.class);
+    return read(path, Settings.class);
   }
 }

@@ -1,7 +1,7 @@
 package oncebench.flink;
 
-import java.nio.charset.StandardCharsets;
 import java.util.Properties;
+import oncebench.peers.RejectedHeaders;
 import org.apache.flink.api.common.typeinfo.TypeInformation;
 import org.apache.flink.api.java.tuple.Tuple2;
 import org.apache.flink.api.java.tuple.Tuple4;
@@ -60,20 +60,10 @@ final class Topics {
         .build();
   }
 
-  /** The form of oncebench/delivery/copies/headers.py, without the original's headers and timestamp. */
   private static ProducerRecord<byte[], byte[]> copy(Rejected rejected, String topic, String source) {
     ProducerRecord<byte[], byte[]> record = new ProducerRecord<>(topic, rejected.key, rejected.value);
-    record.headers().add("oncebench.reason", bytes(rejected.reason)).add("oncebench.source_topic", bytes(source));
-    if (rejected.partition >= 0) {
-      record.headers().add("oncebench.source_partition", bytes(String.valueOf(rejected.partition)));
-      record.headers().add("oncebench.source_offset", bytes(String.valueOf(rejected.offset)));
-      record.headers().add("oncebench.original", bytes("not read"));
-    }
+    RejectedHeaders.add(record.headers(), rejected.reason, source, rejected.partition, rejected.offset);
     return record;
-  }
-
-  private static byte[] bytes(String text) {
-    return text.getBytes(StandardCharsets.UTF_8);
   }
 
   private static Properties properties(java.util.Map<String, String> settings) {

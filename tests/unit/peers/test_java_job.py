@@ -8,7 +8,9 @@ import pytest
 
 from oncebench.downloads.java import Java
 from oncebench.errors import MissingEnvironment
-from peers.flink import build
+from peers.flink.settings import JOB
+from peers.java_job import JavaJob
+from peers.kafka_streams.settings import JOB as STREAMS
 
 
 def java(home: Path, compiler: str | None) -> Java:
@@ -21,20 +23,24 @@ def java(home: Path, compiler: str | None) -> Java:
 
 def test_a_java_without_a_compiler_is_refused_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(MissingEnvironment, match=r"has no compiler .*Install a JDK.*JAVA_HOME"):
-        build.compile_job(java(tmp_path / "jre", None), [], tmp_path / "classes")
+        JOB.compile(java(tmp_path / "jre", None), [], tmp_path / "classes")
 
 
 def test_the_compilers_messages_are_shown(tmp_path: Path) -> None:
     with pytest.raises(MissingEnvironment, match=r"(?s)does not compile with Java 17\.0\.1:.*Job\.java:7: error"):
-        build.compile_job(java(tmp_path / "jdk", "echo 'Job.java:7: error' >&2; exit 1"), [], tmp_path / "classes")
+        JOB.compile(java(tmp_path / "jdk", "echo 'Job.java:7: error' >&2; exit 1"), [], tmp_path / "classes")
 
 
-def test_the_job_is_compiled_once_and_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("job", [JOB, STREAMS], ids=lambda job: job.name)
+def test_the_job_is_compiled_once_and_whole(job: JavaJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONCEBENCH_CACHE", str(tmp_path / "cache"))
     log = tmp_path / "log"
     fake = java(tmp_path / "jdk", f'echo "$@" >> {log}; for a; do [ "$p" = -d ] && mkdir -p "$a"; p=$a; done')
-    first = build.compiled(fake, [Path("a.jar"), Path("b.jar")])
-    assert build.compiled(fake, []) == first and first.is_dir()
+    first = job.compiled(fake, [Path("a.jar"), Path("b.jar")])
+    assert job.compiled(fake, []) == first and first.is_dir()
     (command,) = log.read_text().splitlines()
     assert "--release 17" in command and "-cp a.jar:b.jar" in command and "Sessions.java" in command
-    assert [path.name for path in (tmp_path / "cache").iterdir() if path.name.startswith(".flink-")] == []
+    assert "EventCheck.java" in command  # shared by all jobs
+    # The one job is not compiled with the other's sources.
+    assert ("/flink/java/" in command, "/kafka_streams/java/" in command) == (job is JOB, job is STREAMS)
+    assert [path.name for path in (tmp_path / "cache").iterdir() if path.name.startswith(f".{job.name}-")] == []

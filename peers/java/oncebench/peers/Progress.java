@@ -1,4 +1,4 @@
-package oncebench.flink;
+package oncebench.peers;
 
 import java.io.IOException;
 import java.nio.ByteBuffer;
@@ -15,17 +15,18 @@ import java.util.stream.Collectors;
 /**
  * Appends lines to progress.jsonl, which the suite follows; each line is one write.
  *
- * <p>A `position` line has the offsets up to which a completed checkpoint has read and whose rows are committed. It is no
- * batch: Flink has none. `read_us` is when the checkpoint was taken, so when the source had read up to there.
+ * <p>A `position` line has the offsets up to which a completed checkpoint or commit has read and whose rows are
+ * committed. It is no batch: these engines have none. `read_us` is when the checkpoint or commit began, so when the source
+ * had read up to there.
  */
-final class Progress {
+public final class Progress {
   private Progress() {}
 
-  static void write(String path, String kind) throws IOException {
+  public static void write(String path, String kind) throws IOException {
     append(path, kind, "");
   }
 
-  static void position(String path, Map<Integer, Long> ends, long readUs) throws IOException {
+  public static void position(String path, Map<Integer, Long> ends, long readUs) throws IOException {
     String offsets =
         new TreeMap<>(ends)
             .entrySet().stream()
@@ -34,7 +35,7 @@ final class Progress {
     append(path, "position", ", \"read_us\": " + readUs + ", \"end_offsets\": {" + offsets + "}");
   }
 
-  static long nowUs() {
+  public static long nowUs() {
     return ChronoUnit.MICROS.between(Instant.EPOCH, Instant.now());
   }
 

@@ -1,4 +1,4 @@
-package oncebench.flink;
+package oncebench.peers;
 
 import com.fasterxml.jackson.core.JsonFactory;
 import com.fasterxml.jackson.core.JsonParser;
@@ -13,8 +13,8 @@ import java.util.Arrays;
  *
  * <p>Not thread-safe: the fields hold the event that was accepted last.
  */
-final class EventCheck {
-  static final int EVENTS_PER_SESSION = 100;
+public final class EventCheck {
+  public static final int EVENTS_PER_SESSION = 100;
   private static final int LAST_SEQ = EVENTS_PER_SESSION - 1;
   private static final int MAX_VALUE_BYTES = 65_536;
   private static final int MAX_VALUE = 999_999;
@@ -35,10 +35,10 @@ final class EventCheck {
 
   private enum Kind { START, ENTRY, END, UNKNOWN }
 
-  String sessionKey;
-  int seq;
-  int value;
-  long scheduledAt;
+  public String sessionKey;
+  public int seq;
+  public int value;
+  public long scheduledAt;
 
   private static final int SESSION_KEY = 1, SEQ = 2, TYPE = 4, VALUE = 8, SCHEDULED_AT = 16, ALL = 31;
   private int present;
@@ -46,7 +46,7 @@ final class EventCheck {
   private Kind kind;
 
   /** Returns the reason to reject the record; null accepts it, and the fields hold its event. */
-  String check(byte[] key, byte[] text) {
+  public String check(byte[] key, byte[] text) {
     if (key == null) {
       return "null-key";
     }
