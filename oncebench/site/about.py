@@ -36,7 +36,7 @@ def as_json(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Any, 
     rounds = sorted({len(here) for here in _repeats(healthy).values()})
     probes = [report for report in reports if only_tried(report)]
     return {
-        "answer": [*_promises(matrix, on_purpose), *_prices(reports)],
+        "promises": list(_promises(matrix, on_purpose)),
         "machines": [f"{machine} ({runs:,} runs)" for machine, runs in Counter(map(_machine, reports)).most_common()],
         "versions": _versions(reports),
         "durability": _durability(reports),
@@ -100,39 +100,6 @@ def _limits(cells: Mapping[Place, Sequence[Entry]], guarantee: str) -> Iterator[
         name = _COUNTED.get(code)
         rows = f", {sum(_rows([cells[place] for place in places], name)):,} rows {name}" if name else ""
         yield f"Known limit of {whose} ({code}{rows}): {cause}."
-
-
-def _prices(reports: Sequence[Report]) -> Iterator[str]:
-    """The cost of exactly-once relative to at-least-once into the same sink, over all sinks."""
-    found = dict(settings_of(reports))
-    full = list(full_of(found).values())
-    for name, settings, where, what in (
-        ("p99_ms", full, f"At {RATE:,g} events/s", "p99 latency"),
-        ("cpu_s", found, "Saturated, or with a trigger interval", "processor time per event"),
-    ):
-        ratios = [
-            (_named(setting, configuration[1]), times)
-            for setting in settings
-            for configuration in configurations_in(found[setting])
-            if configuration[0] == "exactly-once"
-            and (times := compared_to_baseline(found[setting], BY_NAME[name], configuration)[0]) is not None
-            and times.has_interval
-        ]  # fmt: skip
-        if ratios:
-            low, high = (short(end(each.median for _, each in ratios)) for end in (min, max))
-            clear = ", ".join(f"{whose} ({short(each.median):.2f})" for whose, each in ratios if each.shows(1.0))
-            unclear = [whose for whose, each in ratios if not each.shows(1.0)]
-            yield " ".join(filter(None, [
-                f"{where}, exactly-once takes {low:.2f} to {high:.2f} times the {what} of {' '.join(BASELINE)} into "
-                "the same sink.",
-                f"The difference is clear for {clear}." if clear else "",
-                f"{len(unclear)} of {len(ratios)} comparisons show no difference "
-                f"({', '.join(sorted(set(unclear)))})." if unclear else "",
-            ]))  # fmt: skip
-
-
-def _named(setting: Setting, variant: str) -> str:
-    return f"{setting.sink} {variant}{' saturated' if setting.config.get('rate') == 'max' else ''}"
 
 
 def _repeats(healthy: Sequence[Report]) -> Mapping[Any, list[Report]]:

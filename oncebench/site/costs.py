@@ -173,13 +173,13 @@ def _row(
         "configuration": configurations.index((sink, *configuration)),
         "falls_behind": int(falls_behind(rounds, configuration)),
         "runs": [numbers[id(here[configuration])] for here in rounds.values() if configuration in here],
-        "absolute": [_interval(absolute(rounds, metric, configuration)) for metric in columns],
-        "ratio": [_interval(times, 1.0) for times, _ in compared],
-        "difference": [_interval(more, 0.0) for _, more in compared],
+        "absolute": [interval(absolute(rounds, metric, configuration)) for metric in columns],
+        "ratio": [interval(times, 1.0) for times, _ in compared],
+        "difference": [interval(more, 0.0) for _, more in compared],
     }
 
 
-def _interval(found: Difference | None, none: float | None = None) -> list[Any] | None:
+def interval(found: Difference | None, none: float | None = None) -> list[Any] | None:
     """Median, low, high, rounds; for a comparison also whether its difference is clear.
 
     Low and high are None where rounds are too few. `none`: the value that means no difference.

@@ -2,10 +2,6 @@
 
 function showAbout() {
   const about = DATA.about;
-  put(
-    "answer",
-    about.answer.map((sentence) => el("li", {}, sentence)),
-  );
   const verdicts = RUNS.outcomes
     .filter((outcome) => about.verdicts[outcome])
     .map((outcome) => `${figure(about.verdicts[outcome])} ${outcome}`);

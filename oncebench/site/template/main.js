@@ -22,6 +22,7 @@ function showAll() {
   show(ALL_PARTS);
 }
 
+showHeadline();
 showAbout();
 showParts();
 showCommonSetting();
@@ -34,5 +35,6 @@ let width = window.innerWidth;
 window.addEventListener("resize", () => {
   if (window.innerWidth === width) return;
   width = window.innerWidth;
+  showHeadlineChart();
   show(["costs", "tradeoffs", "latencies", "timelines"]);
 });
