@@ -1,7 +1,6 @@
-"""The page's summary: the answer in short, and the origin of the figures.
+"""What the page says about all of its runs: how often each guarantee was kept, and the origin of the figures.
 
-Promise: every sentence is counted from the reports. A question without data has no sentence. A cost is a ratio with an
-interval: latency of the full comparison alone, processor time of every setting in which it is a price.
+Promise: every sentence is counted from the reports. A guarantee without data has no sentence.
 """
 
 from __future__ import annotations
@@ -12,17 +11,11 @@ from typing import Any
 
 from oncebench.audit.verdict import FORBIDDEN, RULES
 from oncebench.delivery.contract import GUARANTEES
-from oncebench.delivery.failpoints import parse_fault
-from oncebench.report.comparisons.paired import BASELINE, Setting
-from oncebench.report.comparisons.sweep_selection import RATE, full_of
+from oncebench.report.comparisons.paired import Setting
 from oncebench.report.configuration import configuration_of
-from oncebench.report.measures.metrics import BY_NAME
-from oncebench.report.outcome import LIMIT, is_healthy, only_tried, outcome_of
+from oncebench.report.outcome import is_healthy, only_tried, outcome_of
 from oncebench.report.schema import Report
-from oncebench.scenario.fault_matrix import LIMITS
-from oncebench.site.costs import compared_to_baseline, configurations_in, settings_of
-from oncebench.site.matrix import HEALTHY, Entry, Matrix, Place, worst
-from oncebench.site.pack import short
+from oncebench.site.matrix import HEALTHY, Entry, Matrix, worst
 
 GB = 1e9
 NEVER = str(2**63 - 1)  # Kafka's value for a flush interval that never elapses
@@ -70,12 +63,8 @@ def _promises(matrix: Matrix, on_purpose: Mapping[Any, str]) -> Iterator[str]:
             f"Rows {name}: {sum(_rows(cells.values(), name)):,}{'' if _forbidden(code, guarantee) else ' (allowed)'}."
             for code, name in _COUNTED.items()
         ]
-        yield " ".join([
-            f"{guarantee.capitalize()} was kept in {outcomes['kept']:,} of {len(cells):,} cells with a fault"
-            f"{f' ({others})' if others else ''}.",
-            *counts,
-            *_limits(cells, guarantee),
-        ])  # fmt: skip
+        kept = f"{guarantee.capitalize()} was kept in {outcomes['kept']:,} of {len(cells):,} cells with a fault"
+        yield " ".join([f"{kept}{f' ({others})' if others else ''}.", *counts])
 
 
 def _rows(cells: Iterable[Sequence[Entry]], name: str) -> Iterator[int]:
@@ -85,21 +74,6 @@ def _rows(cells: Iterable[Sequence[Entry]], name: str) -> Iterator[int]:
 
 def _forbidden(code: str, guarantee: str) -> bool:
     return bool(RULES[code][guarantee] == FORBIDDEN)
-
-
-def _limits(cells: Mapping[Place, Sequence[Entry]], guarantee: str) -> Iterator[str]:
-    """Each known limit in these cells: whose it is, what it came to, and its cause."""
-    found: dict[tuple[str, str], list[Place]] = {}
-    for place, entries in cells.items():
-        if worst(entries).cell.outcome == LIMIT:
-            known = LIMITS[parse_fault(place.fault).action, guarantee, place.configuration[2]]
-            for code in worst(entries).codes:
-                found.setdefault((code, known[code]), []).append(place)
-    for (code, cause), places in found.items():
-        whose = ", ".join(dict.fromkeys(f"{place.configuration[0]} {place.configuration[2]}" for place in places))
-        name = _COUNTED.get(code)
-        rows = f", {sum(_rows([cells[place] for place in places], name)):,} rows {name}" if name else ""
-        yield f"Known limit of {whose} ({code}{rows}): {cause}."
 
 
 def _repeats(healthy: Sequence[Report]) -> Mapping[Any, list[Report]]:

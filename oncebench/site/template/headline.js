@@ -32,7 +32,7 @@ function headlineTable() {
         ratioCell(row, "p99_ms"),
         ratioCell(row, "s_per_million", "wide"),
         ratioCell(row, "cpu_s"),
-        ...GUARANTEES.map((guarantee) => killsCell(row.kills[guarantee], guarantee)),
+        ...GUARANTEES.map((guarantee) => killsCell(row.kills[guarantee])),
       ];
     }),
     { sticky: 1, numeric: [1, 2, 3, 4, 5, 6, 7], kind: "headline" },
@@ -46,7 +46,7 @@ function latencyCell(row) {
   const [p50, p99] = [row.costs.p50_ms, row.costs.p99_ms];
   if (p50[0] === null && p99[0] === null) return cellOf("", el("span", { class: "none" }, NOT_MEASURED));
   const both = (at) => [figure(p50[at]), " / ", el("span", { class: "nb" }, figure(p99[at]))];
-  return cellOf("", both(0), p50[1] === null ? null : [el("span", { class: "wide" }, "at-least-once "), both(1)]);
+  return cellOf("", both(0), p50[1] === null ? null : el("span", { class: "wide" }, "at-least-once ", both(1)));
 }
 
 // `~`: the interval includes 1. A ratio of too few rounds has neither an interval nor a mark.
@@ -62,13 +62,20 @@ function ratioCell(row, name, kind = "") {
   );
 }
 
-function killsCell(kills, guarantee) {
-  if (!kills) return cellOf(guarantee, el("span", { class: "none" }, NOT_MEASURED));
+function killsCell(kills) {
+  if (!kills) return cellOf("", el("span", { class: "none" }, NOT_MEASURED));
   const [count, lost, duplicated] = kills;
+  const what = [lost ? "lost" : "", duplicated ? "duplicated" : ""].filter(Boolean).join(", ");
   return cellOf(
-    guarantee,
-    el("span", { class: lost + duplicated ? "wrong" : "right" }, rowCounts(lost, duplicated) || "0"),
-    `in ${many(count, "kill")}`,
+    "",
+    el(
+      "span",
+      { class: what ? "wrong" : "right" },
+      [lost, duplicated].filter(Boolean).map((count) => figure(count)).join(", ") || "0",
+      what ? el("span", { class: "wide" }, ` ${what}`) : null,
+    ),
+    what ? el("span", { class: "narrow" }, what.replace("duplicated", "dupl.")) : null,
+    el("span", { class: "wide" }, `in ${many(count, "kill")}`),
   );
 }
 
@@ -77,8 +84,8 @@ function headlineNote() {
   return el(
     "p",
     { class: "note" },
-    "Lower is better; 1× is at-least-once. In brackets or below: 95 % interval. ~ marks an interval that includes 1×: ",
-    "no clear difference.",
+    "Lower is better; 1× is at-least-once. Below a ratio: its 95 % interval. ~: it includes 1×, ",
+    "so there is no clear difference.",
     el("span", { class: "wide" }, ` Latency: ${HEADLINE.load || NOT_MEASURED}. `),
     price ? el("span", { class: "wide" }, `Time and CPU: ${price}.`) : null,
   );
@@ -90,7 +97,7 @@ function showHeadlineChart() {
   if (!rows.length) return put("headline-chart", null);
   const all = $("headline-chart").clientWidth || 900;
   const isNarrow = all < 640;
-  const [nameWidth, gap, each] = isNarrow ? [76, 14, 31] : [104, 48, 34];
+  const [nameWidth, gap, each] = isNarrow ? [76, 14, 28] : [104, 48, 29];
   const top = 20;
   const floor = top + rows.length * each;
   const half = (all - nameWidth - gap) / 2;
@@ -119,7 +126,9 @@ function showHeadlineChart() {
       svgText(0, y + each / 2 + 4, DATA.configurations[row.configuration].sink, "sink"),
       line(0, y + each, all, y + each, "rule"),
       costMark(ratios[at], x, y + each / 2),
-      GUARANTEES.map((guarantee, number) => killBar(row.kills[guarantee], guarantee, z, y + 2 + number * ((each - 4) / 3), (each - 4) / 3)),
+      GUARANTEES.map((guarantee, number) =>
+        killBar(row.kills[guarantee], guarantee, z, y + 2 + number * ((each - 4) / 3), (each - 4) / 3, !isNarrow),
+      ),
     );
   });
   const title = "Cost of exactly-once against the rows that it saves";
@@ -141,13 +150,12 @@ function costMark(found, x, y) {
 }
 
 // A bar, its guarantee's shape at its end, and its value. No row wrong: the shape stands at 0.
-function killBar(kills, guarantee, z, y, height) {
+function killBar(kills, guarantee, z, y, height, hasWords) {
   if (!kills) return null;
   const [count, lost, duplicated] = kills;
   const value = (lost + duplicated) / count;
   const what = [lost ? "lost" : "", duplicated ? "duplicated" : ""].filter(Boolean).join(", ");
-  const isNarrow = z.high < 0 || height < 9.5;
-  const text = isNarrow || !what ? figure(value) : `${figure(value)} ${what}`;
+  const text = hasWords && what ? `${figure(value)} ${what}` : figure(value);
   return [
     draw("rect", { class: `bar ${guarantee}`, x: z(0), y: y + 1, width: Math.max(0, z(value) - z(0)), height: height - 2 }),
     mark(guarantee, z(value), y + height / 2, false, 3.4),
