@@ -15,8 +15,8 @@ from importlib.resources import files
 STYLES = ("colours.css", "page.css", "tables.css", "plots.css", "headline.css", "media.css")  # a later rule overrides an earlier one
 # Each script uses those before it. All are wrapped in one function, so the page has one global: its data.
 SCRIPTS = (
-    "elements.js", "plots.js", "state.js", "filters.js", "run_details.js", "headline.js", "about.js", "matrix.js", "costs.js",
-    "tradeoff.js", "latency.js", "timeline.js", "recovery.js", "all_runs.js", "main.js",
+    "elements.js", "plots.js", "state.js", "filters.js", "run_details.js", "headline.js", "about.js", "matrix.js",
+    "costs.js", "latency.js", "timeline.js", "recovery.js", "all_runs.js", "main.js",
 )  # fmt: skip
 _MARK = re.compile(r"\{\{(\w+)\}\}")
 

@@ -15,7 +15,8 @@ from oncebench.site.pack import short
 
 def sentences(answers: Sequence[Answer]) -> list[str]:
     """The answer in one sentence, then what the weaker guarantees did under the same kind of kills."""
-    first = "; ".join(filter(None, (_cost(answers), _kept(_kills(answers, EXACTLY_ONCE)))))
+    cost, kept = _cost(answers), _kept(_kills(answers, EXACTLY_ONCE))
+    first = "; ".join(filter(None, (cost, kept if cost else kept.replace(" it ", f" {EXACTLY_ONCE} "))))
     return [f"{part[0].upper()}{part[1:]}." for part in (first, ", and ".join(_weaker(answers))) if part]
 
 

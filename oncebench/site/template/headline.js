@@ -63,7 +63,7 @@ function ratioCell(row, name, kind = "") {
 }
 
 function killsCell(kills) {
-  if (!kills) return cellOf("", el("span", { class: "none" }, NOT_MEASURED));
+  if (!kills) return cellOf("", el("span", { class: "none" }, "not mea", el("wbr"), "sured"));
   const [count, lost, duplicated] = kills;
   const what = [lost ? "lost" : "", duplicated ? "duplicated" : ""].filter(Boolean).join(", ");
   return cellOf(
@@ -97,7 +97,7 @@ function showHeadlineChart() {
   if (!rows.length) return put("headline-chart", null);
   const all = $("headline-chart").clientWidth || 900;
   const isNarrow = all < 640;
-  const [nameWidth, gap, each] = isNarrow ? [76, 14, 28] : [104, 48, 29];
+  const [nameWidth, gap, each] = isNarrow ? [76, 14, 28] : [104, 48, 32];
   const top = 20;
   const floor = top + rows.length * each;
   const half = (all - nameWidth - gap) / 2;

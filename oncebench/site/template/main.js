@@ -3,12 +3,12 @@
 const PARTS = {
   matrix: showMatrix,
   costs: showCosts,
-  tradeoffs: showTradeoffs,
   latencies: showLatencies,
   timelines: showTimelines,
   recoveries: showRecovery,
   "kill-points": showRandomKills,
   runs: showAllRuns,
+  purpose: showOnPurpose,
 };
 
 function show(parts) {
@@ -36,5 +36,5 @@ window.addEventListener("resize", () => {
   if (window.innerWidth === width) return;
   width = window.innerWidth;
   showHeadlineChart();
-  show(["costs", "tradeoffs", "latencies", "timelines"]);
+  show(["matrix", "costs", "latencies", "timelines"]);
 });
