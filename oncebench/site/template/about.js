@@ -6,7 +6,14 @@ function showAbout() {
     .filter((outcome) => about.verdicts[outcome])
     .map((outcome) => `${figure(about.verdicts[outcome])} ${outcome}`);
   const facts = [
-    ["Machines", el("ul", {}, about.machines.map((machine) => el("li", {}, withLetter(machine))))],
+    [
+      "Machines",
+      el(
+        "ul",
+        {},
+        about.machines.map((machine) => el("li", {}, withLetter(machine))),
+      ),
+    ],
     [
       "Versions",
       Object.entries(about.versions)

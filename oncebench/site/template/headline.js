@@ -22,7 +22,9 @@ function headlineTable() {
   ];
   return table(
     "Cost of exactly-once relative to at-least-once into the same sink, and rows lost or duplicated in kills",
-    heads.map(([name, unit, kind]) => el("th", { class: kind }, name, unit ? el("span", { class: "size" }, unit) : null)),
+    heads.map(([name, unit, kind]) =>
+      el("th", { class: kind }, name, unit ? el("span", { class: "size" }, unit) : null),
+    ),
     HEADLINE.rows.map((row) => {
       const { sink, variant } = DATA.configurations[row.configuration];
       const runs = runsButton(variant, `${sink}: the healthy runs behind this row`, row.runs);
@@ -71,7 +73,10 @@ function killsCell(kills) {
     el(
       "span",
       { class: what ? "wrong" : "right" },
-      [lost, duplicated].filter(Boolean).map((count) => figure(count)).join(", ") || "0",
+      [lost, duplicated]
+        .filter(Boolean)
+        .map((count) => figure(count))
+        .join(", ") || "0",
       what ? el("span", { class: "wide" }, ` ${what}`) : null,
     ),
     what ? el("span", { class: "narrow" }, what.replace("duplicated", "dupl.")) : null,
@@ -109,7 +114,12 @@ function showHeadlineChart() {
   const z = linear(0, worst, nameWidth + half + gap, all - (isNarrow ? 34 : 110));
   const parts = [
     svgText(nameWidth, 12, isNarrow ? "Costs: p99 latency" : "What exactly-once costs: p99 latency ratio", "panel"),
-    svgText(nameWidth + half + gap, 12, isNarrow ? "Buys: rows per kill" : "What it buys: rows lost or duplicated per kill", "panel"),
+    svgText(
+      nameWidth + half + gap,
+      12,
+      isNarrow ? "Buys: rows per kill" : "What it buys: rows lost or duplicated per kill",
+      "panel",
+    ),
     ticks(0, most, isNarrow ? 3 : 5).map((tick) => [
       line(x(tick), top, x(tick), floor, "rule"),
       svgText(x(tick), floor + 14, `${significant(tick)}×`, "tick", "middle"),
@@ -157,7 +167,13 @@ function killBar(kills, guarantee, z, y, height, hasWords) {
   const what = [lost ? "lost" : "", duplicated ? "duplicated" : ""].filter(Boolean).join(", ");
   const text = hasWords && what ? `${figure(value)} ${what}` : figure(value);
   return [
-    draw("rect", { class: `bar ${guarantee}`, x: z(0), y: y + 1, width: Math.max(0, z(value) - z(0)), height: height - 2 }),
+    draw("rect", {
+      class: `bar ${guarantee}`,
+      x: z(0),
+      y: y + 1,
+      width: Math.max(0, z(value) - z(0)),
+      height: height - 2,
+    }),
     mark(guarantee, z(value), y + height / 2, false, 3.4),
     svgText(z(value) + 8, y + height / 2 + 3.6, text, "small"),
   ];
@@ -170,6 +186,8 @@ function chartKey(isNarrow) {
     "ul",
     { class: "key", "aria-label": "Marks" },
     GUARANTEES.map((guarantee) => el("li", {}, sample(guarantee, false), ` ${guarantee}`)),
-    isNarrow ? null : el("li", {}, sample("exactly-once", true), " no clear difference from 1×; the line is the 95 % interval"),
+    isNarrow
+      ? null
+      : el("li", {}, sample("exactly-once", true), " no clear difference from 1×; the line is the 95 % interval"),
   );
 }

@@ -21,8 +21,14 @@ function showMatrixKey() {
     Object.entries(MEANING).map(([outcome, meaning]) => el("li", {}, outcomeTag(outcome), `: ${meaning}`)),
     Object.entries({ ...COUNTS, ...NO_CELL }).map(([mark, meaning]) => el("li", {}, el("b", {}, mark), `: ${meaning}`)),
   );
-  put("promises", DATA.about.promises.map((sentence) => el("li", {}, sentence)));
-  put("limits", MATRIX.limits.length ? [el("h3", {}, "Known limits"), el("ol", {}, MATRIX.limits.map(limitLine))] : null);
+  put(
+    "promises",
+    DATA.about.promises.map((sentence) => el("li", {}, sentence)),
+  );
+  put(
+    "limits",
+    MATRIX.limits.length ? [el("h3", {}, "Known limits"), el("ol", {}, MATRIX.limits.map(limitLine))] : null,
+  );
 }
 
 // The configurations and faults of a known limit, its rows, and its cause.
@@ -36,14 +42,17 @@ function limitLine({ code, cause, cells }) {
     "li",
     {},
     el("strong", {}, unique(cells.map(([row]) => fullName(row)))),
-    ` under ${unique(cells.map(([, fault]) => FAULTS[fault].fault))} (${[code, rows].filter(Boolean).join(", ")}): ${cause}.`,
+    ` under ${unique(cells.map(([, fault]) => FAULTS[fault].fault))}`,
+    ` (${[code, rows].filter(Boolean).join(", ")}): ${cause}.`,
   );
 }
 
 // The numbers of the known limits of some cells.
 const limitsOf = (configuration, faults) =>
   MATRIX.limits
-    .map((limit, at) => (limit.cells.some(([row, fault]) => row === configuration && faults.includes(fault)) ? at + 1 : 0))
+    .map((limit, at) =>
+      limit.cells.some(([row, fault]) => row === configuration && faults.includes(fault)) ? at + 1 : 0,
+    )
     .filter(Boolean);
 
 function showMatrix() {

@@ -14,7 +14,11 @@ function showRecovery() {
       el(
         "details",
         { class: "numbers", open: at === 0 },
-        el("summary", {}, `Faults of the family ${family}, ${many(rows.filter((row) => row.family === family).length, "row")}`),
+        el(
+          "summary",
+          {},
+          `Faults of the family ${family}, ${many(rows.filter((row) => row.family === family).length, "row")}`,
+        ),
         table(
           `Recovery, ${family}: median / maximum`,
           ["sink, guarantee, variant", "fault", ...RECOVERY.headings, "runs"],

@@ -50,7 +50,8 @@ function simplest(able) {
   const marked = able.filter((each) => each.marked && each.faults.length);
   const fewest = Math.min(...marked.map((each) => each.faults.length));
   const few = marked.filter((each) => each.faults.length === fewest);
-  const runsOf = (each) => (HEADLINE.rows.find((row) => row.configuration === each.configuration) || { runs: [] }).runs.length;
+  const runsOf = (each) =>
+    (HEADLINE.rows.find((row) => row.configuration === each.configuration) || { runs: [] }).runs.length;
   const outageOf = (each) => Math.max(...each.faults.map((fault) => fault[6] ?? Infinity));
   few.sort((a, b) => runsOf(b) - runsOf(a) || outageOf(a) - outageOf(b) || a.run - b.run);
   return few[0] || able[0];
@@ -211,7 +212,11 @@ function outage(fault, x, top, bottom, seconds) {
 function faultLabels(fault, number, x, top, bottom, width) {
   const marks = [
     [fault[0], unwrap(fault[1]), "fault-line"],
-    ...[1, 2].map((mark) => [fault[4 + mark] === null ? null : fault[0] + fault[4 + mark], MARK_NAMES[mark], "recovered"]),
+    ...[1, 2].map((mark) => [
+      fault[4 + mark] === null ? null : fault[0] + fault[4 + mark],
+      MARK_NAMES[mark],
+      "recovered",
+    ]),
   ];
   return marks.map(([at, name, kind], row) => {
     if (at === null) return null;
