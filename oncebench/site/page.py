@@ -12,7 +12,8 @@ import re
 from collections.abc import Mapping
 from importlib.resources import files
 
-STYLES = ("colours.css", "page.css", "tables.css", "plots.css", "headline.css", "media.css")  # a later rule overrides an earlier one
+# A later rule overrides an earlier one.
+STYLES = ("colours.css", "page.css", "tables.css", "plots.css", "headline.css", "media.css")
 # Each script uses those before it. All are wrapped in one function, so the page has one global: its data.
 SCRIPTS = (
     "elements.js", "plots.js", "state.js", "filters.js", "run_details.js", "headline.js", "about.js", "matrix.js",

@@ -32,10 +32,10 @@ def _cost(answers: Iterable[Answer]) -> str:
         if (cost := answer.costs.get("p99_ms")) and (ratio := cost.ratio) and ratio.has_interval
     }
     equal = [sink for sink, ratio in ratios.items() if not ratio.shows(1.0)]
-    parts = [f"no clear p99 latency into {listed(equal)}"] if equal else []
+    parts = [f"adds no clear p99 latency into {listed(equal)}"] if equal else []
     clear = [f"{_times(ratio)} the p99 latency into {sink}" for sink, ratio in ratios.items() if ratio.shows(1.0)]
-    parts += [listed(clear)] if clear else []
-    return f"exactly-once costs {', but '.join(parts)}" if parts else ""
+    parts += [f"takes {listed(clear)}"] if clear else []
+    return f"exactly-once {', but '.join(parts)}" if parts else ""
 
 
 def _times(ratio: Difference) -> str:

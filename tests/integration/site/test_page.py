@@ -189,7 +189,9 @@ def test_plots_have_name_description_and_numbers(page: Page) -> None:
         ".some((id) => !document.getElementById(id).textContent)).length"
     )
     assert undescribed == 0
-    assert page.run("[...document.querySelectorAll('main figure')].every((each) => each.querySelector('details table'))")
+    assert page.run(
+        "[...document.querySelectorAll('main figure')].every((each) => each.querySelector('details table'))"
+    )
     assert page.run("document.querySelectorAll('main figure').length") >= 5
 
 
