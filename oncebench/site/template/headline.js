@@ -18,7 +18,10 @@ function headlineTable() {
     ["p99 latency", "ratio"],
     ["time per event", "ratio", "wide"],
     ["CPU per event", "ratio"],
-    ...GUARANTEES.map((guarantee) => [el("span", { class: `tag ${guarantee}` }, guarantee), ["rows", el("span", { class: "wide" }, ", in kills")]]),
+    ...GUARANTEES.map((guarantee) => [
+      el("span", { class: `tag ${guarantee}` }, guarantee),
+      ["rows", el("span", { class: "wide" }, ", in kills")],
+    ]),
   ];
   return table(
     "Cost of exactly-once relative to at-least-once into the same sink, and rows lost or duplicated in kills",

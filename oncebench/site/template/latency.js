@@ -39,18 +39,18 @@ function latencyPlot(setting) {
     ...PERCENT.filter((percent, at) => percent < 100 && setting.curves.some((curve) => curve.ms[at] !== null)),
   );
   const slot = 12;
-  const x = linear(0, rarity(last), edge.left, width - edge.right - slot * (setting.curves.length + 1));
+  const x = linear(0, rarity(last), edge.left, width - edge.right - slot * (setting.curves.length + 2));
   const y = linear(0, Math.max(...values) * 1.06, height - edge.bottom, edge.top);
   const kinds = strokes(setting.curves);
   const floor = height - edge.bottom;
-  const atMax = (at) => x(rarity(last)) + slot * (at + 1.5);
+  const atMax = (at) => x(rarity(last)) + slot * (at + 2.5);
   const parts = [
     ticks(0, y.high).map((tick) => [
       line(edge.left, y(tick), width - edge.right, y(tick), "rule"),
       svgText(edge.left - 6, y(tick) + 4, significant(tick), "tick", "end"),
     ]),
     line(edge.left, floor, width - edge.right, floor, "axis-line"),
-    svgText(edge.left, height - 6, "percentile of rows; y: latency, ms", "axis-name"),
+    svgText(edge.left, height - 6, "x: percentile of rows; y: latency, ms", "axis-name"),
     [0, 50, 90, 99, 99.9, 99.99]
       .filter((percent) => percent <= last)
       .map((percent) => [

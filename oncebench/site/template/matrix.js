@@ -12,7 +12,7 @@ const NO_CELL = {
   "n/a": "this fault cannot occur in this configuration",
   "not run": "it can occur, and no run has it",
 };
-const COUNTS = { "−20": "20 rows lost", "+20": "20 rows duplicated" };
+const COUNTS = { "−20": "20 rows lost", "+20": "20 rows duplicated", "4/5": "4 of 5 faults have this outcome" };
 const FAULTS = MATRIX.families.flatMap((family, at) => family.faults.map((fault) => ({ fault, family: at })));
 
 function showMatrixKey() {
@@ -191,12 +191,7 @@ function familyHead(family, open) {
   );
 }
 
-const summaryOf = (family) =>
-  family.faults.length > 1
-    ? `${family.faults.length} faults`
-    : family.faults[0] === "none"
-      ? "no fault"
-      : breakable(family.faults[0]);
+const summaryOf = (family) => (family.faults[0] === "none" ? "no fault" : many(family.faults.length, "fault"));
 
 // `after-prepare:kill-broker` on two lines.
 function breakable(fault) {
@@ -244,7 +239,7 @@ function familyCell(configuration, family, at, cells, faults) {
     outcome,
     unwrap(sums.codes[at]),
     [sums.lost[at], sums.duplicated[at]],
-    `${sums.same_outcome[at]} of ${sums.cells[at]}`,
+    `${sums.same_outcome[at]}/${sums.cells[at]}`,
     limitsOf(
       configuration,
       faults.map((fault) => fault.at),
