@@ -221,11 +221,11 @@ function faultLabels(fault, number, x, top, bottom, width) {
   return marks.map(([at, name, kind], row) => {
     if (at === null) return null;
     const y = 12 + 14 * (number * 3 + row);
-    const isLeft = x(at) > width * 0.6;
-    const after = row ? ` after ${figure(at - fault[0], 1)} s` : ` at ${figure(at, 1)} s`;
+    const text = name + (row ? ` after ${figure(at - fault[0], 1)} s` : ` at ${figure(at, 1)} s`);
+    const isLeft = x(at) + text.length * 7.5 > width; // a bold letter of 12 px is at most 7.5 px wide on average
     return [
       line(x(at), y - 9, x(at), bottom, `${kind} thin`),
-      svgText(x(at) + (isLeft ? -5 : 5), y, name + after, "mark-name", isLeft ? "end" : "start"),
+      svgText(x(at) + (isLeft ? -5 : 5), y, text, "mark-name", isLeft ? "end" : "start"),
     ];
   });
 }
