@@ -251,6 +251,7 @@ function familyCell(configuration, family, at, cells, faults) {
 
 function cellButton(outcome, codes, [lost, duplicated], size, limits, title, click) {
   const counts = [lost ? `−${figure(lost)}` : "", duplicated ? `+${figure(duplicated)}` : ""].filter(Boolean).join(" ");
+  const isAll = /^(\d+)\/\1$/.test(size);
   const label = [title, outcome, codes, rowCounts(lost, duplicated), size, limits.length ? `note ${limits}` : ""];
   return el(
     "td",
@@ -260,7 +261,8 @@ function cellButton(outcome, codes, [lost, duplicated], size, limits, title, cli
       { type: "button", class: "cell-button", tabindex: "-1", "aria-label": label.filter(Boolean).join(", "), click },
       outcomeTag(outcome, outcome === "broken" ? codes : ""),
       limits.length ? el("sup", {}, limits.join(",")) : null,
-      el("span", { class: "size" }, counts ? el("span", { class: "counts" }, counts) : null, size),
+      // With rows lost or duplicated, `9/9` is left out: there is no room for both.
+      el("span", { class: "size" }, counts ? el("span", { class: "counts" }, counts) : null, counts && isAll ? "" : size),
     ),
   );
 }
