@@ -262,7 +262,7 @@ function cellButton(outcome, codes, [lost, duplicated], size, limits, title, cli
       outcomeTag(outcome, outcome === "broken" ? codes : ""),
       limits.length ? el("sup", {}, limits.join(",")) : null,
       // With rows lost or duplicated, `9/9` is left out: there is no room for both.
-      el("span", { class: "size" }, counts ? el("span", { class: "counts" }, counts) : null, counts && isAll ? "" : size),
+      el("span", { class: "size" }, counts ? el("b", { class: "counts" }, counts) : null, counts && isAll ? "" : size),
     ),
   );
 }
