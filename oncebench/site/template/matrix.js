@@ -358,5 +358,7 @@ function addArrowKeys(made) {
     });
     target.tabIndex = 0;
     target.focus();
+    // The focus alone leaves a cell where it is if a part of it is visible beside the first column.
+    target.scrollIntoView({ block: "nearest", inline: "nearest", behavior: "instant" });
   });
 }
