@@ -47,9 +47,12 @@ function headlineTable() {
 const cellOf = (kind, main, ...small) =>
   el("td", { class: kind }, main, el("span", { class: "size" }, small.length ? small : " "));
 
+// In a narrow column the long word may break.
+const notMeasured = () => el("span", { class: "none" }, "not mea", el("wbr"), "sured");
+
 function latencyCell(row) {
   const [p50, p99] = [row.costs.p50_ms, row.costs.p99_ms];
-  if (p50[0] === null && p99[0] === null) return cellOf("", el("span", { class: "none" }, NOT_MEASURED));
+  if (p50[0] === null && p99[0] === null) return cellOf("", notMeasured());
   const both = (at) => [figure(p50[at]), " / ", el("span", { class: "nb" }, figure(p99[at]))];
   return cellOf("", both(0), p50[1] === null ? null : el("span", { class: "wide" }, "at-least-once ", both(1)));
 }
@@ -68,7 +71,7 @@ function ratioCell(row, name, kind = "") {
 }
 
 function killsCell(kills) {
-  if (!kills) return cellOf("", el("span", { class: "none" }, "not mea", el("wbr"), "sured"));
+  if (!kills) return cellOf("", notMeasured());
   const [count, lost, duplicated] = kills;
   const what = [lost ? "lost" : "", duplicated ? "duplicated" : ""].filter(Boolean).join(", ");
   return cellOf(
