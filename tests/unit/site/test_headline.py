@@ -73,8 +73,8 @@ def test_sentence_names_clear_and_unclear_costs_and_what_kills_did() -> None:
         answer("c", ratio(1.64, 1.39, 1.79), {}),
     ]
     assert sentences(made) == [
-        "Exactly-once adds no clear p99 latency into a and b, but takes 1.64 times (1.39 to 1.79) the p99 latency into c; "
-        "in 9 kills it lost no row and duplicated none.",
+        "Exactly-once adds no clear p99 latency into a and b, but takes 1.64 times (1.39 to 1.79) the p99 latency into "
+        "c; in 9 kills it lost no row and duplicated none.",
         "At-least-once duplicated 160 rows in 4 kills, and at-most-once lost 60 rows in 5 kills.",
     ]
 
