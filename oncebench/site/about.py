@@ -1,7 +1,6 @@
-"""The page's summary: the answer in short, and the origin of the figures.
+"""What the page says about all of its runs: how often each guarantee was kept, and the origin of the figures.
 
-Promise: every sentence is counted from the reports. A question without data has no sentence. A cost is a ratio with an
-interval: latency of the full comparison alone, processor time of every setting in which it is a price.
+Promise: every sentence is counted from the reports. A guarantee without data has no sentence.
 """
 
 from __future__ import annotations
@@ -12,17 +11,11 @@ from typing import Any
 
 from oncebench.audit.verdict import FORBIDDEN, RULES
 from oncebench.delivery.contract import GUARANTEES
-from oncebench.delivery.failpoints import parse_fault
-from oncebench.report.comparisons.paired import BASELINE, Setting
-from oncebench.report.comparisons.sweep_selection import RATE, full_of
+from oncebench.report.comparisons.paired import Setting
 from oncebench.report.configuration import configuration_of
-from oncebench.report.measures.metrics import BY_NAME
-from oncebench.report.outcome import LIMIT, is_healthy, only_tried, outcome_of
+from oncebench.report.outcome import is_healthy, only_tried, outcome_of
 from oncebench.report.schema import Report
-from oncebench.scenario.fault_matrix import LIMITS
-from oncebench.site.costs import compared_to_baseline, configurations_in, settings_of
-from oncebench.site.matrix import HEALTHY, Entry, Matrix, Place, worst
-from oncebench.site.pack import short
+from oncebench.site.matrix import HEALTHY, Entry, Matrix, worst
 
 GB = 1e9
 NEVER = str(2**63 - 1)  # Kafka's value for a flush interval that never elapses
@@ -36,7 +29,7 @@ def as_json(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Any, 
     rounds = sorted({len(here) for here in _repeats(healthy).values()})
     probes = [report for report in reports if only_tried(report)]
     return {
-        "answer": [*_promises(matrix, on_purpose), *_prices(reports)],
+        "promises": list(_promises(matrix, on_purpose)),
         "machines": [f"{machine} ({runs:,} runs)" for machine, runs in Counter(map(_machine, reports)).most_common()],
         "versions": _versions(reports),
         "durability": _durability(reports),
@@ -70,12 +63,8 @@ def _promises(matrix: Matrix, on_purpose: Mapping[Any, str]) -> Iterator[str]:
             f"Rows {name}: {sum(_rows(cells.values(), name)):,}{'' if _forbidden(code, guarantee) else ' (allowed)'}."
             for code, name in _COUNTED.items()
         ]
-        yield " ".join([
-            f"{guarantee.capitalize()} was kept in {outcomes['kept']:,} of {len(cells):,} cells with a fault"
-            f"{f' ({others})' if others else ''}.",
-            *counts,
-            *_limits(cells, guarantee),
-        ])  # fmt: skip
+        kept = f"{guarantee.capitalize()} was kept in {outcomes['kept']:,} of {len(cells):,} cells with a fault"
+        yield " ".join([f"{kept}{f' ({others})' if others else ''}.", *counts])
 
 
 def _rows(cells: Iterable[Sequence[Entry]], name: str) -> Iterator[int]:
@@ -85,54 +74,6 @@ def _rows(cells: Iterable[Sequence[Entry]], name: str) -> Iterator[int]:
 
 def _forbidden(code: str, guarantee: str) -> bool:
     return bool(RULES[code][guarantee] == FORBIDDEN)
-
-
-def _limits(cells: Mapping[Place, Sequence[Entry]], guarantee: str) -> Iterator[str]:
-    """Each known limit in these cells: whose it is, what it came to, and its cause."""
-    found: dict[tuple[str, str], list[Place]] = {}
-    for place, entries in cells.items():
-        if worst(entries).cell.outcome == LIMIT:
-            known = LIMITS[parse_fault(place.fault).action, guarantee, place.configuration[2]]
-            for code in worst(entries).codes:
-                found.setdefault((code, known[code]), []).append(place)
-    for (code, cause), places in found.items():
-        whose = ", ".join(dict.fromkeys(f"{place.configuration[0]} {place.configuration[2]}" for place in places))
-        name = _COUNTED.get(code)
-        rows = f", {sum(_rows([cells[place] for place in places], name)):,} rows {name}" if name else ""
-        yield f"Known limit of {whose} ({code}{rows}): {cause}."
-
-
-def _prices(reports: Sequence[Report]) -> Iterator[str]:
-    """The cost of exactly-once relative to at-least-once into the same sink, over all sinks."""
-    found = dict(settings_of(reports))
-    full = list(full_of(found).values())
-    for name, settings, where, what in (
-        ("p99_ms", full, f"At {RATE:,g} events/s", "p99 latency"),
-        ("cpu_s", found, "Saturated, or with a trigger interval", "processor time per event"),
-    ):
-        ratios = [
-            (_named(setting, configuration[1]), times)
-            for setting in settings
-            for configuration in configurations_in(found[setting])
-            if configuration[0] == "exactly-once"
-            and (times := compared_to_baseline(found[setting], BY_NAME[name], configuration)[0]) is not None
-            and times.has_interval
-        ]  # fmt: skip
-        if ratios:
-            low, high = (short(end(each.median for _, each in ratios)) for end in (min, max))
-            clear = ", ".join(f"{whose} ({short(each.median):.2f})" for whose, each in ratios if each.shows(1.0))
-            unclear = [whose for whose, each in ratios if not each.shows(1.0)]
-            yield " ".join(filter(None, [
-                f"{where}, exactly-once takes {low:.2f} to {high:.2f} times the {what} of {' '.join(BASELINE)} into "
-                "the same sink.",
-                f"The difference is clear for {clear}." if clear else "",
-                f"{len(unclear)} of {len(ratios)} comparisons show no difference "
-                f"({', '.join(sorted(set(unclear)))})." if unclear else "",
-            ]))  # fmt: skip
-
-
-def _named(setting: Setting, variant: str) -> str:
-    return f"{setting.sink} {variant}{' saturated' if setting.config.get('rate') == 'max' else ''}"
 
 
 def _repeats(healthy: Sequence[Report]) -> Mapping[Any, list[Report]]:

@@ -86,6 +86,20 @@ def titles(found: Iterable[Setting], groups: Mapping[Setting, str]) -> tuple[str
     return ", ".join(common.values()), {each: ", ".join(filter(None, parts)) for each, parts in rest.items()}
 
 
+def machine_letters(found: Iterable[Setting]) -> dict[str, str]:
+    """A letter for each machine, in the order of settings; empty if all ran on one machine."""
+    settings = list(found)
+    machines = dict.fromkeys(each.config[MACHINE] for each in settings if MACHINE in each.config)
+    return {machine: chr(ord("A") + at) for at, machine in enumerate(machines)} if _machines(settings) else {}
+
+
+def lettered(text: str, letters: Mapping[str, str]) -> str:
+    """A label with the letter of its machine instead of the machine's name."""
+    for machine, letter in letters.items():
+        text = text.replace(f"{MACHINE} {machine}", f"{MACHINE} {letter}")
+    return text
+
+
 def _machines(settings: Sequence[Setting]) -> list[str]:
     return [MACHINE] if MACHINE in differing(settings) else []
 
@@ -113,6 +127,7 @@ def as_json(reports: Sequence[Report], configurations: Sequence[Configuration]) 
     columns = [metric for metric in COLUMNS if any(_measured(rounds, metric) for _, rounds in found)]
     full_labels = labels(setting for setting, _ in found)
     common, rest = titles(full_labels, groups) if found else ("", {})
+    letters = machine_letters(setting for setting, _ in found)
     return {
         "baseline": list(BASELINE),
         "metrics": [
@@ -120,12 +135,13 @@ def as_json(reports: Sequence[Report], configurations: Sequence[Configuration]) 
         ],
         "groups": [name.replace("_", " ") for name in ORDER if name in groups.values()],
         "other": OTHER,
-        "common": common,
+        "common": lettered(common, letters),
+        "machines": [[letter, machine] for machine, letter in letters.items()],
         "settings": [
             {
                 "sink": setting.sink,
-                "label": full_labels[setting],
-                "title": rest[setting],
+                "label": lettered(full_labels[setting], letters),
+                "title": lettered(rest[setting], letters),
                 "group": groups[setting].replace("_", " "),
                 "rows": [
                     _row(setting.sink, each, rounds, columns, configurations, numbers)
@@ -173,13 +189,13 @@ def _row(
         "configuration": configurations.index((sink, *configuration)),
         "falls_behind": int(falls_behind(rounds, configuration)),
         "runs": [numbers[id(here[configuration])] for here in rounds.values() if configuration in here],
-        "absolute": [_interval(absolute(rounds, metric, configuration)) for metric in columns],
-        "ratio": [_interval(times, 1.0) for times, _ in compared],
-        "difference": [_interval(more, 0.0) for _, more in compared],
+        "absolute": [interval(absolute(rounds, metric, configuration)) for metric in columns],
+        "ratio": [interval(times, 1.0) for times, _ in compared],
+        "difference": [interval(more, 0.0) for _, more in compared],
     }
 
 
-def _interval(found: Difference | None, none: float | None = None) -> list[Any] | None:
+def interval(found: Difference | None, none: float | None = None) -> list[Any] | None:
     """Median, low, high, rounds; for a comparison also whether its difference is clear.
 
     Low and high are None where rounds are too few. `none`: the value that means no difference.

@@ -20,11 +20,13 @@ from oncebench.report.outcome import ORDER, is_healthy, outcome_of
 from oncebench.report.schema import Report
 from oncebench.report.titles import title
 from oncebench.site import about, costs, curves, matrix, recovery, timelines
+from oncebench.site.answer import headline
+from oncebench.site.answer.sentences import sentences
 from oncebench.site.pack import Texts, columns, numbers, short
 from oncebench.site.stored import Stored
 
 # Version of the data. It grows when the page's scripts could misread older data.
-FORM = 3
+FORM = 4
 # Metrics in the list of all runs.
 _OF_RUNS = ("p50_ms", "p99_ms", "cpu_s", "recovery_s")
 _PER_S = field("throughput", "events_per_s")
@@ -38,8 +40,10 @@ def data_of(stored: Sequence[Stored]) -> dict[str, Any]:
     configurations = list(on_purpose)
     cells = matrix.matrix_of(reports)
     outcomes = matrix.outcomes_of(cells)
+    answers = headline.answers_of(reports, cells, on_purpose)
     return {
         "form": FORM,
+        "headline": headline.as_json(answers, sentences(answers), reports, configurations),
         "about": about.as_json(reports, cells, on_purpose),
         "outcomes": list(ORDER),
         "codes": _codes(reports),

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from oncebench.audit.verdict import Verdict
+from oncebench.delivery.failpoints import parse_fault
 from oncebench.report.configuration import Configuration, configuration_of
 from oncebench.report.outcome import LIMIT, ORDER, only_tried
 from oncebench.report.schema import Report
 from oncebench.report.tables.fault_matrix import MatrixCell, numbered
-from oncebench.scenario.fault_matrix import FAMILIES, can_be_done
+from oncebench.scenario.fault_matrix import FAMILIES, LIMITS, can_be_done
 from oncebench.scenario.fault_matrix import columns as columns_of
 from oncebench.site.pack import Texts, columns
 
@@ -114,6 +115,7 @@ def as_json(matrix: Matrix, configurations: Sequence[Configuration], texts: Text
             ("configuration", "family", "outcome", "codes", "lost", "duplicated", "same_outcome", "cells"),
             _sums(matrix, list(families), by_configuration, texts),
         ),
+        "limits": _limits(places, matrix, by_configuration, by_fault),
         "not_applicable": [
             [at for fault, at in by_fault.items() if not can_be_done(fault, *each)] for each in configurations
         ],
@@ -132,6 +134,20 @@ def _sums(
         outcome = worst(together).cell.outcome
         same = sum(worst(entries).cell.outcome == outcome for entries in cells)
         yield configuration, family, *_summed(together, texts), same, len(cells)
+
+
+def _limits(
+    places: Sequence[Place], matrix: Matrix, configurations: Mapping[Configuration, int], faults: Mapping[str, int]
+) -> list[dict[str, Any]]:
+    """Each known limit once: its code and cause, and the cells (configuration, fault) that have it."""
+    found: dict[tuple[str, str], list[list[int]]] = {}
+    for place in places:
+        if worst(matrix[place]).cell.outcome == LIMIT:
+            known = LIMITS[parse_fault(place.fault).action, *place.configuration[1:]]
+            for code in worst(matrix[place]).codes:
+                cell = [configurations[place.configuration], faults[place.fault]]
+                found.setdefault((code, known[code]), []).append(cell)
+    return [{"code": code, "cause": cause, "cells": cells} for (code, cause), cells in found.items()]
 
 
 def _summed(entries: Sequence[Entry], texts: Texts) -> tuple[int, int, int, int]:

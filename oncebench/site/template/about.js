@@ -2,15 +2,18 @@
 
 function showAbout() {
   const about = DATA.about;
-  put(
-    "answer",
-    about.answer.map((sentence) => el("li", {}, sentence)),
-  );
   const verdicts = RUNS.outcomes
     .filter((outcome) => about.verdicts[outcome])
     .map((outcome) => `${figure(about.verdicts[outcome])} ${outcome}`);
   const facts = [
-    ["Machine", about.machines.join("; ")],
+    [
+      "Machines",
+      el(
+        "ul",
+        {},
+        about.machines.map((machine) => el("li", {}, withLetter(machine))),
+      ),
+    ],
     [
       "Versions",
       Object.entries(about.versions)
@@ -36,10 +39,16 @@ function showAbout() {
   );
 }
 
+// `A: ` and so on before a machine that titles name by its letter.
+function withLetter(machine) {
+  const found = DATA.costs.machines.find(([, name]) => machine.startsWith(name));
+  return found ? [el("strong", {}, `machine ${found[0]}`), `: ${machine}`] : machine;
+}
+
 // The setting that all full comparisons share, named once instead of in each title.
 function showCommonSetting() {
   const common = DATA.costs.common;
-  put("common-setting", common ? `Unless a title says otherwise: ${common}. ` : null);
+  put("common-setting", common ? `Setting, unless a title has another: ${common}. ` : null);
 }
 
 // The links take their names from the headings, so the two always agree.

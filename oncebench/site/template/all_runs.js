@@ -50,8 +50,7 @@ function showAllRuns() {
         "seed",
         "events/s",
         ...RUNS.headings,
-        "report",
-        "command to repeat it",
+        "report and command",
       ],
       rows.map(runRow),
       { sticky: 1, numeric: [3, 4, 5, 6, 7, 8, 9, 10], kind: "runs" },
@@ -85,7 +84,6 @@ function runRow(run) {
       "span",
       {},
       outcomeTag(outcomeOfRun(run), unwrap(RUNS.codes[run])),
-      isBrokenOnPurpose(run) ? el("span", { class: "why" }, "expected: this sink is broken on purpose") : null,
       reasons ? el("span", { class: "why" }, reasons) : null,
     ),
     figure(RUNS.lost[run]),
@@ -93,18 +91,45 @@ function runRow(run) {
     RUNS.seed[run],
     figure(RUNS.events_per_s[run]),
     ...RUNS.figures.map((name, at) => figure(RUNS[name][run], RUNS.headings[at].startsWith("recovery") ? 1 : 0)),
-    reportLink(run),
-    el("details", {}, el("summary", {}, "command"), command(unwrap(RUNS.command[run]))),
+    el("td", {}, reportAndCommand(run)),
   ];
 }
 
-// Runs that are broken on purpose come last: they test the auditors, not a sink.
+// Runs that are broken on purpose are in a part of their own: they test the auditors, not a sink.
+function showOnPurpose() {
+  const runs = RUNS.configuration
+    .map((_, run) => run)
+    .filter((run) => isBrokenOnPurpose(run) && isSelected(RUNS.configuration[run]));
+  if (!runs.length) return put("on-purpose", emptyNote("Your selection has no run that is broken on purpose."));
+  put(
+    "on-purpose",
+    table(
+      "Runs broken on purpose",
+      ["sink, guarantee, variant", "fault", "verdict", "rows lost", "rows duplicated", "report and command"],
+      runs.map((run) => [
+        configurationHead(RUNS.configuration[run]),
+        unwrap(RUNS.test[run]),
+        outcomeTag(outcomeOfRun(run), unwrap(RUNS.codes[run])),
+        figure(RUNS.lost[run]),
+        figure(RUNS.duplicated[run]),
+        el("td", {}, reportAndCommand(run)),
+      ]),
+      { sticky: 1, numeric: [3, 4], kind: "runs" },
+    ),
+  );
+}
+
+const reportAndCommand = (run) => [
+  reportLink(run),
+  el("details", {}, el("summary", {}, "command"), command(unwrap(RUNS.command[run]))),
+];
+
 function foundRuns() {
   const terms = state.find.toLowerCase().split(/\s+/).filter(Boolean);
   return RUNS.configuration
     .map((_, run) => run)
     .filter((run) => {
-      if (!isSelected(RUNS.configuration[run])) return false;
+      if (isBrokenOnPurpose(run) || !isSelected(RUNS.configuration[run])) return false;
       if (!terms.length) return true;
       const text = [
         fullName(RUNS.configuration[run]),
@@ -120,8 +145,7 @@ function foundRuns() {
         .join(" ")
         .toLowerCase();
       return terms.every((term) => text.includes(term));
-    })
-    .sort((a, b) => isBrokenOnPurpose(a) - isBrokenOnPurpose(b) || a - b);
+    });
 }
 
 const isBrokenOnPurpose = (run) => DATA.configurations[RUNS.configuration[run]].broken_on_purpose !== "";

@@ -71,7 +71,7 @@ function inGroups(part, settings, drawn) {
 }
 
 // On a phone the plot is narrow enough for ratio and plot to fit side by side; see tables.css and media.css.
-const intervalWidth = () => (window.innerWidth <= 640 ? 156 : 240);
+const intervalWidth = () => (window.innerWidth <= 640 ? 148 : window.innerWidth < 1240 ? 240 : 440);
 
 function costTable(setting, at, metric, low, high) {
   const width = intervalWidth();
@@ -85,10 +85,9 @@ function costTable(setting, at, metric, low, high) {
   );
   return table(
     caption,
-    ["guarantee, variant", "ratio", axis, "95 % interval", "difference", "median", "runs"],
+    ["guarantee, variant", "ratio, 95 % interval", axis, "median", "difference", "runs"],
     setting.rows.map((row) => {
       const { guarantee, variant } = DATA.configurations[row.configuration];
-      const [ratio, detail] = ratioOf(row, at);
       return [
         el(
           "span",
@@ -97,15 +96,14 @@ function costTable(setting, at, metric, low, high) {
           el("span", {}, variant),
           row.falls_behind ? el("span", { class: "size" }, "falls behind") : null,
         ),
-        ratio,
+        el("td", {}, ratioOf(row, at)),
         el("td", { class: "axis" }, interval(row, at, x, width)),
-        detail,
-        differenceOf(row.difference[at], metric),
         absoluteOf(row.absolute[at], metric),
+        differenceOf(row.difference[at], metric),
         runsButton(many(row.runs.length, "run"), fullName(row.configuration), row.runs),
       ];
     }),
-    { sticky: 1, numeric: [1, 4, 5, 6], kind: "costs" },
+    { sticky: 1, numeric: [1, 3, 4, 5], kind: "costs" },
   );
 }
 
@@ -117,21 +115,14 @@ function absoluteOf(found, metric) {
 
 function ratioOf(row, at) {
   const found = row.ratio[at];
-  if (isBaseline(row.configuration)) return ["1×", "the baseline"];
-  if (!found) return ["-", "-"];
+  if (isBaseline(row.configuration)) return ["1×", el("span", { class: "size" }, "the baseline")];
+  if (!found) return [el("span", { class: "none" }, NOT_MEASURED)];
   const [middle, low, high, rounds, isClear] = found;
-  if (low === null) return [times(middle), `${many(rounds, "round")}: no interval`];
+  if (low === null) return [times(middle), el("span", { class: "size" }, many(rounds, "round"))];
+  const sign = middle > 1 ? "▲" : "▼";
   return [
-    times(middle),
-    [
-      `${times(low)} to ${times(high)}`,
-      el(
-        "span",
-        { class: isClear ? "clear" : "unclear" },
-        isClear ? (middle > 1 ? " ▲ more" : " ▼ less") : " ~ no clear difference",
-      ),
-      el("span", { class: "size" }, many(rounds, "round")),
-    ],
+    el("span", { class: isClear ? "clear" : "unclear" }, `${isClear ? sign : "~"} ${times(middle)}`),
+    el("span", { class: "size" }, span(low, high)),
   ];
 }
 

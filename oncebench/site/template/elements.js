@@ -31,6 +31,7 @@ function times(value) {
   if (value === null || value === undefined) return "-";
   return `${value.toFixed(value !== 1 && Math.abs(value - 1) < 0.005 ? 3 : 2)}×`;
 }
+const span = (low, high) => `${low.toFixed(2)} to ${high.toFixed(2)}`;
 const many = (count, word) => `${figure(count)} ${word}${count === 1 ? "" : "s"}`;
 
 // A table in a box that scrolls sideways, so the page never does. `head` and `rows` hold cells or texts.

@@ -1,6 +1,6 @@
 // Filters: buttons that are pressed or not. If none of a group is pressed, all of its values are displayed.
 
-const ALL_PARTS = ["matrix", "costs", "tradeoffs", "latencies", "timelines", "recoveries", "kill-points", "runs"];
+const ALL_PARTS = ["matrix", "costs", "latencies", "timelines", "recoveries", "kill-points", "runs", "purpose"];
 
 function filterGroup(legend, name, values, parts) {
   const make = (label, pressed, change) =>

@@ -1,9 +1,7 @@
 // Latency distributions on the axis of HdrHistogram: each decade to the right has ten times fewer rows.
 
 const PERCENT = DATA.curves.percent;
-// 100 % has no finite place on this axis: the largest value is drawn at the right edge.
-const LARGEST = 99.999;
-const rarity = (percent) => -Math.log10(1 - Math.min(percent, LARGEST) / 100);
+const rarity = (percent) => -Math.log10(1 - percent / 100);
 
 function showLatencies() {
   const settings = COSTS.settings
@@ -34,32 +32,44 @@ function latencyPlot(setting) {
   const width = plotWidth("latencies", 480);
   const height = 290;
   const edge = { left: 56, right: 14, top: 12, bottom: 44 };
-  const most = Math.max(...setting.curves.flatMap((curve) => curve.ms.filter((value) => value !== null)));
-  const x = linear(0, rarity(100), edge.left, width - edge.right);
-  const y = linear(0, most * 1.06, height - edge.bottom, edge.top);
+  const values = setting.curves.flatMap((curve) => curve.ms.filter((value) => value !== null));
+  // The axis ends at the last percentile that a run has. The largest value is a mark of its own, because 100 % has no
+  // place on this axis and nothing is known between the two.
+  const last = Math.max(
+    ...PERCENT.filter((percent, at) => percent < 100 && setting.curves.some((curve) => curve.ms[at] !== null)),
+  );
+  const slot = 12;
+  const x = linear(0, rarity(last), edge.left, width - edge.right - slot * (setting.curves.length + 2));
+  const y = linear(0, Math.max(...values) * 1.06, height - edge.bottom, edge.top);
   const kinds = strokes(setting.curves);
   const floor = height - edge.bottom;
-  const ticked = [0, 50, 90, 99, 99.9, 99.99, 100];
+  const atMax = (at) => x(rarity(last)) + slot * (at + 2.5);
   const parts = [
-    axes(null, y, width, height, edge, "percentile of rows", "latency, ms"),
-    ticked.map((percent) => [
-      line(x(rarity(percent)), edge.top, x(rarity(percent)), floor + 4, "rule"),
-      svgText(
-        x(rarity(percent)),
-        floor + 17,
-        percent === 100 ? "max" : String(percent),
-        "tick",
-        percent === 100 ? "end" : "middle",
-      ),
+    ticks(0, y.high).map((tick) => [
+      line(edge.left, y(tick), width - edge.right, y(tick), "rule"),
+      svgText(edge.left - 6, y(tick) + 4, significant(tick), "tick", "end"),
     ]),
-    setting.curves.map((curve, at) =>
-      path(
-        PERCENT.map((percent, each) => [x(rarity(percent)), curve.ms[each] === null ? null : y(curve.ms[each])]).filter(
-          ([, value]) => value !== null,
-        ),
-        kinds[at],
-      ),
-    ),
+    line(edge.left, floor, width - edge.right, floor, "axis-line"),
+    svgText(edge.left, height - 6, "x: percentile of rows; y: latency, ms", "axis-name"),
+    [0, 50, 90, 99, 99.9, 99.99]
+      .filter((percent) => percent <= last)
+      .map((percent) => [
+        line(x(rarity(percent)), edge.top, x(rarity(percent)), floor + 4, "rule"),
+        svgText(x(rarity(percent)), floor + 17, String(percent), "tick", "middle"),
+      ]),
+    svgText(atMax((setting.curves.length - 1) / 2), floor + 17, "max", "tick", "middle"),
+    setting.curves.map((curve, at) => {
+      const { guarantee } = DATA.configurations[curve.configuration];
+      const points = PERCENT.map((percent, each) => [percent, curve.ms[each]])
+        .filter(([percent, value]) => percent < 100 && value !== null)
+        .map(([percent, value]) => [x(rarity(percent)), y(value)]);
+      const largest = curve.ms[PERCENT.indexOf(100)];
+      return [
+        path(points, kinds[at]),
+        points.map(([px, py]) => draw("circle", { class: `point-mark ${guarantee}`, cx: px, cy: py, r: 2 })),
+        largest === null ? null : mark(guarantee, atMax(at), y(largest), false, 4),
+      ];
+    }),
   ];
   const key = el(
     "ul",

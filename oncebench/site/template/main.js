@@ -3,12 +3,12 @@
 const PARTS = {
   matrix: showMatrix,
   costs: showCosts,
-  tradeoffs: showTradeoffs,
   latencies: showLatencies,
   timelines: showTimelines,
   recoveries: showRecovery,
   "kill-points": showRandomKills,
   runs: showAllRuns,
+  purpose: showOnPurpose,
 };
 
 function show(parts) {
@@ -22,6 +22,7 @@ function showAll() {
   show(ALL_PARTS);
 }
 
+showHeadline();
 showAbout();
 showParts();
 showCommonSetting();
@@ -34,5 +35,6 @@ let width = window.innerWidth;
 window.addEventListener("resize", () => {
   if (window.innerWidth === width) return;
   width = window.innerWidth;
-  show(["costs", "tradeoffs", "latencies", "timelines"]);
+  showHeadlineChart();
+  show(["matrix", "costs", "latencies", "timelines"]);
 });

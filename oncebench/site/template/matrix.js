@@ -10,23 +10,58 @@ const MEANING = {
 };
 const NO_CELL = {
   "n/a": "this fault cannot occur in this configuration",
-  "-": "not run",
+  "not run": "it can occur, and no run has it",
 };
+const COUNTS = { "−20": "20 rows lost", "+20": "20 rows duplicated", "4/5": "4 of 5 faults have this outcome" };
 const FAULTS = MATRIX.families.flatMap((family, at) => family.faults.map((fault) => ({ fault, family: at })));
 
 function showMatrixKey() {
   put(
     "matrix-key",
     Object.entries(MEANING).map(([outcome, meaning]) => el("li", {}, outcomeTag(outcome), `: ${meaning}`)),
-    Object.entries(NO_CELL).map(([mark, meaning]) => el("li", {}, `${mark}: ${meaning}`)),
+    Object.entries({ ...COUNTS, ...NO_CELL }).map(([mark, meaning]) => el("li", {}, el("b", {}, mark), `: ${meaning}`)),
+  );
+  put(
+    "promises",
+    DATA.about.promises.map((sentence) => el("li", {}, sentence)),
+  );
+  put(
+    "limits",
+    MATRIX.limits.length ? [el("h3", {}, "Known limits"), el("ol", {}, MATRIX.limits.map(limitLine))] : null,
   );
 }
+
+// The configurations and faults of a known limit, its rows, and its cause.
+function limitLine({ code, cause, cells }) {
+  const unique = (values) => [...new Set(values)].join(", ");
+  const at = (configuration, fault) =>
+    MATRIX.cells.configuration.findIndex((each, cell) => each === configuration && MATRIX.cells.fault[cell] === fault);
+  const sum = (name) => cells.map(([row, fault]) => MATRIX.cells[name][at(row, fault)]).reduce((a, b) => a + b, 0);
+  const rows = rowCounts(code === "LOSS" ? sum("lost") : 0, code === "DUP" ? sum("duplicated") : 0);
+  return el(
+    "li",
+    {},
+    el("strong", {}, unique(cells.map(([row]) => fullName(row)))),
+    ` under ${unique(cells.map(([, fault]) => FAULTS[fault].fault))}`,
+    ` (${[code, rows].filter(Boolean).join(", ")}): ${cause}.`,
+  );
+}
+
+// The numbers of the known limits of some cells.
+const limitsOf = (configuration, faults) =>
+  MATRIX.limits
+    .map((limit, at) =>
+      limit.cells.some(([row, fault]) => row === configuration && faults.includes(fault)) ? at + 1 : 0,
+    )
+    .filter(Boolean);
 
 function showMatrix() {
   const families = MATRIX.families
     .map((family, at) => ({ ...family, at }))
     .filter((family) => isChosen("families", family.name));
-  const configurations = DATA.configurations.map((_, number) => number).filter(isSelected);
+  const configurations = DATA.configurations
+    .map((_, number) => number)
+    .filter((number) => isSelected(number) && !DATA.configurations[number].broken_on_purpose);
   if (!configurations.length || !families.length) return put("matrix", emptyNote("Your selection has no run."));
   const cells = new Map(
     MATRIX.cells.configuration.map((configuration, at) => [`${configuration} ${MATRIX.cells.fault[at]}`, at]),
@@ -88,6 +123,8 @@ function showMatrix() {
   );
   put("matrix", openers(families), box("Correctness matrix", made));
   const scrolling = $("matrix").querySelector(".box");
+  // A table that fits is not cut at its lower edge, and its head stays at the top of the window.
+  scrolling.classList.toggle("fits", scrolling.scrollWidth <= scrolling.clientWidth + 1);
   scrolling.scrollLeft = left;
   // A focused cell must not end up under the table head or the first column, which do not scroll.
   const [head, first] = [made.tHead.offsetHeight, made.querySelector(".stick").offsetWidth];
@@ -154,12 +191,7 @@ function familyHead(family, open) {
   );
 }
 
-const summaryOf = (family) =>
-  family.faults.length > 1
-    ? `${family.faults.length} faults`
-    : family.faults[0] === "none"
-      ? "no fault"
-      : breakable(family.faults[0]);
+const summaryOf = (family) => (family.faults[0] === "none" ? "no fault" : many(family.faults.length, "fault"));
 
 // `after-prepare:kill-broker` on two lines.
 function breakable(fault) {
@@ -175,10 +207,10 @@ function breakable(fault) {
   });
 }
 
-// A cell without a run: `n/a` if none of these faults applies to the configuration, `-` otherwise.
+// A cell without a run: `n/a` if none of these faults applies to the configuration, else `not run`.
 function noCell(configuration, faults) {
   const inapplicable = faults.every((each) => MATRIX.not_applicable[configuration].includes(each.at));
-  return el("td", { class: "empty" }, inapplicable ? "n/a" : "-");
+  return el("td", { class: "empty" }, inapplicable ? "n/a" : "not run");
 }
 
 function matrixCell(configuration, family, fault, at) {
@@ -189,8 +221,9 @@ function matrixCell(configuration, family, fault, at) {
   return cellButton(
     outcome,
     unwrap(cells.codes[at]),
-    rowCounts(cells.lost[at], cells.duplicated[at]),
+    [cells.lost[at], cells.duplicated[at]],
     many(runs, "run"),
+    limitsOf(configuration, [fault.at]),
     `${fullName(configuration)}, ${fault.fault === "none" ? "no fault" : fault.fault}`,
     () => showCell(configuration, fault.fault, at),
   );
@@ -205,29 +238,31 @@ function familyCell(configuration, family, at, cells, faults) {
   return cellButton(
     outcome,
     unwrap(sums.codes[at]),
-    rowCounts(sums.lost[at], sums.duplicated[at]),
-    `${sums.same_outcome[at]} of ${sums.cells[at]}`,
+    [sums.lost[at], sums.duplicated[at]],
+    `${sums.same_outcome[at]}/${sums.cells[at]}`,
+    limitsOf(
+      configuration,
+      faults.map((fault) => fault.at),
+    ),
     `${fullName(configuration)}, ${family.name}`,
     () => showFamily(configuration, family, cells, faults),
   );
 }
 
-function cellButton(outcome, codes, counts, size, title, click) {
+function cellButton(outcome, codes, [lost, duplicated], size, limits, title, click) {
+  const counts = [lost ? `−${figure(lost)}` : "", duplicated ? `+${figure(duplicated)}` : ""].filter(Boolean).join(" ");
+  const isAll = /^(\d+)\/\1$/.test(size);
+  const label = [title, outcome, codes, rowCounts(lost, duplicated), size, limits.length ? `note ${limits}` : ""];
   return el(
     "td",
     { class: `cell ${outcome}` },
     el(
       "button",
-      {
-        type: "button",
-        class: "cell-button",
-        tabindex: "-1",
-        "aria-label": [title, outcome, codes, counts, size].filter(Boolean).join(", "),
-        click,
-      },
-      outcomeTag(outcome, codes),
-      counts ? el("span", { class: "counts" }, counts) : null,
-      el("span", { class: "size" }, size),
+      { type: "button", class: "cell-button", tabindex: "-1", "aria-label": label.filter(Boolean).join(", "), click },
+      outcomeTag(outcome, outcome === "broken" ? codes : ""),
+      limits.length ? el("sup", {}, limits.join(",")) : null,
+      // With rows lost or duplicated, `9/9` is left out: there is no room for both.
+      el("span", { class: "size" }, counts ? el("b", { class: "counts" }, counts) : null, counts && isAll ? "" : size),
     ),
   );
 }
@@ -238,6 +273,9 @@ function showCell(configuration, fault, at) {
   for (let each = 0; each < entries[at].length; each += 5) parts.push(entries[at].slice(each, each + 5));
   openDialog(
     `${fullName(configuration)}: ${fault === "none" ? "no fault" : fault}`,
+    limitsOf(configuration, [MATRIX.cells.fault[at]]).map((number) =>
+      el("p", {}, el("strong", {}, "Known limit: "), `${MATRIX.limits[number - 1].cause}.`),
+    ),
     el("p", {}, "Command to repeat it"),
     el("p", {}, command(unwrap(commands[at]))),
     table(
@@ -320,5 +358,7 @@ function addArrowKeys(made) {
     });
     target.tabIndex = 0;
     target.focus();
+    // The focus alone leaves a cell where it is if a part of it is visible beside the first column.
+    target.scrollIntoView({ block: "nearest", inline: "nearest", behavior: "instant" });
   });
 }

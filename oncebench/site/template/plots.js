@@ -1,7 +1,7 @@
 // Plots: scales, ticks, the marks of the guarantees, and figures with their numbers as a table.
 
 const DATA = window.ONCEBENCH;
-if (!DATA || DATA.form !== 3) {
+if (!DATA || DATA.form !== 4) {
   put(
     "main",
     el(
@@ -96,23 +96,6 @@ function figureWithTable(title, caption, made, head, rows, more = []) {
     more,
     el("details", { class: "numbers" }, el("summary", {}, "Numbers as a table"), table(title, head, rows, { numeric })),
   );
-}
-
-// Separates overlapping labels: moves them down, then all of them up where the last one has no room.
-function spreadLabels(places, least, bottom) {
-  const sorted = places.map((y, at) => ({ y, at })).sort((a, b) => a.y - b.y);
-  sorted.forEach((each, at) => {
-    if (at) each.y = Math.max(each.y, sorted[at - 1].y + least);
-  });
-  for (let at = sorted.length - 1; at >= 0; at -= 1) {
-    const limit = at === sorted.length - 1 ? bottom : sorted[at + 1].y - least;
-    sorted[at].y = Math.min(sorted[at].y, limit);
-  }
-  const found = [];
-  sorted.forEach((each) => {
-    found[each.at] = each.y;
-  });
-  return found;
 }
 
 // The width of each plot in a row of plots. Plots are never scaled, so their text keeps its size on a phone.

@@ -10,14 +10,15 @@ function showRecovery() {
   const { headings, rows: overall } = RECOVERY.overall;
   put(
     "recoveries",
-    overall.length
-      ? table("All faults together: quantiles", headings, overall, { sticky: 1, numeric: [1, 2, 3] })
-      : null,
-    families.map((family) =>
+    families.map((family, at) =>
       el(
         "details",
-        { class: "numbers", open: families.length === 1 },
-        el("summary", {}, `Faults of the family ${family}`),
+        { class: "numbers", open: at === 0 },
+        el(
+          "summary",
+          {},
+          `Faults of the family ${family}, ${many(rows.filter((row) => row.family === family).length, "row")}`,
+        ),
         table(
           `Recovery, ${family}: median / maximum`,
           ["sink, guarantee, variant", "fault", ...RECOVERY.headings, "runs"],
@@ -33,6 +34,14 @@ function showRecovery() {
         ),
       ),
     ),
+    overall.length
+      ? el(
+          "details",
+          { class: "numbers" },
+          el("summary", {}, "All faults of all families together"),
+          table("All faults together: quantiles", headings, overall, { sticky: 1, numeric: [1, 2, 3] }),
+        )
+      : null,
   );
 }
 

@@ -1,5 +1,6 @@
 // A run with faults over time: rates, latencies and lag, its faults, and its recovery from each.
 
+const MOST_LABELLED = 2; // more faults have numbers: their texts would overlap
 const MARK_NAMES = ["detected", "process back", "first row", "caught up"];
 
 function showTimelines() {
@@ -44,20 +45,22 @@ function showTimelines() {
   );
 }
 
-// The run that is drawn first: an exactly-once run with few faults and the shortest outage.
+// The run that is drawn first: exactly-once under the fewest faults, into the sink with the most runs.
 function simplest(able) {
   const marked = able.filter((each) => each.marked && each.faults.length);
   const fewest = Math.min(...marked.map((each) => each.faults.length));
   const few = marked.filter((each) => each.faults.length === fewest);
-  const exact = few.filter((each) => DATA.configurations[each.configuration].guarantee === "exactly-once");
+  const runsOf = (each) =>
+    (HEADLINE.rows.find((row) => row.configuration === each.configuration) || { runs: [] }).runs.length;
   const outageOf = (each) => Math.max(...each.faults.map((fault) => fault[6] ?? Infinity));
-  const candidates = (exact.length ? exact : few).sort((a, b) => outageOf(a) - outageOf(b) || a.run - b.run);
-  return candidates[0] || able[0];
+  few.sort((a, b) => runsOf(b) - runsOf(a) || outageOf(a) - outageOf(b) || a.run - b.run);
+  return few[0] || able[0];
 }
 
 function timelinePlot(timeline) {
   const width = plotWidth("timelines", 700);
-  const edge = { left: 72, right: 16, top: 20, bottom: 20 };
+  const isLabelled = timeline.faults.length <= MOST_LABELLED;
+  const edge = { left: 72, right: 16, top: isLabelled ? 20 + 14 * (timeline.faults.length * 3) : 20, bottom: 20 };
   const each = 118;
   const gap = 32;
   const panels = [
@@ -74,7 +77,6 @@ function timelinePlot(timeline) {
         ["p50", "p50", timeline.p50],
         ["p99", "p99", timeline.p99],
       ],
-      dots: true,
     },
     { name: "lag, events", lines: [["lag", "acknowledged, in no finished batch", timeline.lag]] },
   ];
@@ -100,19 +102,17 @@ function timelinePlot(timeline) {
       ),
     );
     panel.lines.forEach(([kind, , values]) => {
-      const points = values.map((value, step) => [x((step + 0.5) * timeline.step), value === null ? null : y(value)]);
-      // Latencies have gaps; a dot makes a single value between two gaps visible.
-      if (panel.dots)
-        parts.push(
-          points
-            .filter(([, py]) => py !== null)
-            .map(([px, py]) => draw("circle", { class: `dot ${kind}`, cx: px, cy: py, r: 1.7 })),
-        );
+      // Each value holds for its step. A step without a value has no line.
+      const points = values.flatMap((value, step) =>
+        [step, step + 1].map((end) => [x(end * timeline.step), value === null ? null : y(value)]),
+      );
       parts.push(path(points, `series ${kind}`));
     });
   });
   parts.push(
-    timeline.faults.map((fault, at) => faultMark(fault, at, timeline.faults, x, edge.top, bottom)),
+    isLabelled
+      ? timeline.faults.map((fault, at) => faultLabels(fault, at, x, edge.top, bottom, width))
+      : timeline.faults.map((fault, at) => faultMark(fault, at, timeline.faults, x, edge.top, bottom)),
     ticks(0, seconds, width / 110).map((tick) => svgText(x(tick), bottom + 16, figure(tick), "tick", "middle")),
     svgText(
       (edge.left + width - edge.right) / 2,
@@ -149,14 +149,14 @@ function timelinePlot(timeline) {
   return figureWithTable(
     title,
     caption,
-    el("div", {}, timelineKey(panels), plot(title, description, width, height, parts)),
+    el("div", {}, timelineKey(panels, isLabelled), plot(title, description, width, height, parts)),
     head,
     numbers,
     [faultTable(timeline)],
   );
 }
 
-function timelineKey(panels) {
+function timelineKey(panels, isLabelled) {
   return el(
     "ul",
     { class: "key", "aria-label": "Lines" },
@@ -190,12 +190,14 @@ function timelineKey(panels) {
       ),
       " from a fault to the first new row",
     ),
-    el(
-      "li",
-      {},
-      draw("svg", { width: 12, height: 12, "aria-hidden": "true" }, line(6, 1, 6, 12, "recovered")),
-      ` at the bottom: ${MARK_NAMES.slice(0, 3).join(", ")}`,
-    ),
+    isLabelled
+      ? null
+      : el(
+          "li",
+          {},
+          draw("svg", { width: 12, height: 12, "aria-hidden": "true" }, line(6, 1, 6, 12, "recovered")),
+          ` at the bottom: ${MARK_NAMES.slice(0, 3).join(", ")}`,
+        ),
   );
 }
 
@@ -204,6 +206,28 @@ function outage(fault, x, top, bottom, seconds) {
   const [at] = fault;
   const back = fault[6] === null ? seconds : Math.min(seconds, at + fault[6]);
   return draw("rect", { class: "outage", x: x(at), y: top, width: Math.max(1, x(back) - x(at)), height: bottom - top });
+}
+
+// A line with a text for the fault, for the return of the process, and for the first new row.
+function faultLabels(fault, number, x, top, bottom, width) {
+  const marks = [
+    [fault[0], unwrap(fault[1]), "fault-line"],
+    ...[1, 2].map((mark) => [
+      fault[4 + mark] === null ? null : fault[0] + fault[4 + mark],
+      MARK_NAMES[mark],
+      "recovered",
+    ]),
+  ];
+  return marks.map(([at, name, kind], row) => {
+    if (at === null) return null;
+    const y = 12 + 14 * (number * 3 + row);
+    const text = name + (row ? ` after ${figure(at - fault[0], 1)} s` : ` at ${figure(at, 1)} s`);
+    const isLeft = x(at) + text.length * 7.5 > width; // a bold letter of 12 px is at most 7.5 px wide on average
+    return [
+      line(x(at), y - 9, x(at), bottom, `${kind} thin`),
+      svgText(x(at) + (isLeft ? -5 : 5), y, text, "mark-name", isLeft ? "end" : "start"),
+    ];
+  });
 }
 
 // The fault's number above its line, unless the previous number is too close, and a short stroke for each mark.

@@ -126,26 +126,6 @@ def test_a_setting_is_named_by_its_difference_from_the_full_comparison() -> None
     assert noise[::2] == ["-", "trigger 100 ms", "trigger 5,000 ms", "rate 500"]
 
 
-def answer(reports: list[dict[str, Any]]) -> list[str]:
-    return list(about.as_json(reports, matrix_of(reports), configurations_of(reports))["answer"])
-
-
-def test_the_short_answer_uses_the_full_comparison() -> None:
-    full = series("full")
-    (p99,) = reported = answer(full)
-    assert p99.startswith("At 1,000 events/s, exactly-once takes ")
-    assert p99.endswith("The difference is clear for kafka two-phase (1.07).")
-    (_, price) = answer([*full, *series("room", trigger_ms=5000)])
-    assert price.startswith("Saturated, or with a trigger interval, exactly-once takes ")
-    others = [*series("t", trigger_ms=100), *series("f", "files-jsonl", rounds=1)]
-    slow = [
-        each | {"latency_ms": each["latency_ms"] | {"p99": 30_000.0 if at % 2 else 1.0}}
-        for at, each in enumerate(others)
-    ]
-    assert answer([*full, *slow]) == reported
-    assert answer(slow) == []
-
-
 def test_repeats_share_a_setting_and_exclude_probes() -> None:
     made = [*series("full"), *series("r", rate=500.0), *(each | {"probe": True} for each in series("s", rounds=3))]
     reported = about.as_json(made, matrix_of(made), configurations_of(made))

@@ -1,0 +1,185 @@
+"""The headline by sink: the cost of exactly-once, and the rows that each guarantee lost or duplicated under kills.
+
+Promise: a pure function of reports. Each guarantee of a sink is represented by its variant with the most runs. Costs
+are ratios to at-least-once into the same sink. Latency comes from the full comparison. Prices (time and processor time
+per event) come from the one setting that measures them for most sinks. A figure that no run has is None.
+
+Kills are the family `kills`: SIGKILLs of the whole pipeline at every failpoint. They hit where it hurts most, so their
+counts are no frequencies.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from oncebench.audit.verdict import Verdict
+from oncebench.delivery.contract import EXACTLY_ONCE, GUARANTEES
+from oncebench.report.comparisons.paired import BASELINE, Difference, Rounds, Setting
+from oncebench.report.comparisons.sweep_selection import full_of
+from oncebench.report.configuration import Configuration, configuration_of
+from oncebench.report.measures.metrics import BY_NAME
+from oncebench.report.schema import Report
+from oncebench.site.costs import absolute, compared_to_baseline, interval, label, settings_of
+from oncebench.site.matrix import Matrix
+from oncebench.site.pack import short
+
+LATENCIES = ("p50_ms", "p99_ms")
+PRICES = ("s_per_million", "cpu_s")
+_KILLS = "kills"  # the family of the fault matrix
+
+
+@dataclass(frozen=True)
+class Kills:
+    """The kills of one configuration, and the rows that were lost and duplicated in their batches."""
+
+    configuration: Configuration
+    kills: int
+    lost: int
+    duplicated: int
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One metric under exactly-once and under at-least-once, and the ratio of the two."""
+
+    exact: Difference | None
+    base: Difference | None
+    ratio: Difference | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The headline of one sink. `exact`: its exactly-once configuration."""
+
+    exact: Configuration
+    costs: Mapping[str, Cost]
+    kills: Mapping[str, Kills]
+    runs: Sequence[Report]
+
+    @property
+    def sink(self) -> str:
+        """The sink's name."""
+        return self.exact[0]
+
+
+def answers_of(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Configuration, str]) -> list[Answer]:
+    """The headline of each sink that has exactly-once, in the order of tables."""
+    found = dict(settings_of(reports))
+    full, flat = full_of(found), price_settings(found)
+    usual = _usual(reports, on_purpose)
+    return [
+        Answer(
+            exact=(sink, guarantee, variant),
+            costs=dict(_costs(found, full.get(sink), (guarantee, variant), LATENCIES))
+            | dict(_costs(found, flat.get(sink), (guarantee, variant), PRICES)),
+            kills={each[1]: kills for each in usual if each[0] == sink and (kills := _kills(matrix, each))},
+            runs=_runs(found, (full.get(sink), flat.get(sink)), ((guarantee, variant), BASELINE)),
+        )
+        for sink, guarantee, variant in usual
+        if guarantee == EXACTLY_ONCE
+    ]
+
+
+def price_settings(found: Mapping[Setting, Rounds]) -> dict[str, Setting]:
+    """By sink the setting of its prices: the one in which most sinks have a ratio, then most rounds."""
+    groups: dict[str, dict[str, Setting]] = {}
+    for setting, rounds in found.items():
+        if _prices(rounds):
+            rest = {name: value for name, value in setting.config.items() if name != "sink"}
+            groups.setdefault(json.dumps(rest, sort_keys=True), {})[setting.sink] = setting
+
+    def size(group: Mapping[str, Setting]) -> tuple[int, int, int]:
+        each = [_prices(found[setting]) for setting in group.values()]
+        return sum(names == set(PRICES) for names in each), len(group), sum(len(found[one]) for one in group.values())
+
+    return max(groups.values(), key=size, default={})
+
+
+def as_json(
+    answers: Sequence[Answer], sentences: Sequence[str], reports: Sequence[Report], on: Sequence[Configuration]
+) -> dict[str, Any]:
+    """The headline as the page reads it. `on`: all configurations, by their numbers."""
+    found = dict(settings_of(reports))
+    numbers = {id(report): number for number, report in enumerate(reports)}
+    full, flat = (next(iter(each.values()), None) for each in (full_of(found), price_settings(found)))
+    return {
+        "sentences": list(sentences),
+        "load": label(full) if full else None,
+        "price_load": label(flat) if flat else None,
+        "rows": [
+            {
+                "configuration": on.index(answer.exact),
+                "costs": {name: _cost(answer.costs.get(name)) for name in (*LATENCIES, *PRICES)},
+                "kills": {
+                    guarantee: [each.kills, each.lost, each.duplicated] if each else None
+                    for guarantee in GUARANTEES
+                    for each in [answer.kills.get(guarantee)]
+                },
+                "runs": [numbers[id(report)] for report in answer.runs],
+            }
+            for answer in answers
+        ],
+    }
+
+
+def _usual(reports: Sequence[Report], on_purpose: Mapping[Configuration, str]) -> list[Configuration]:
+    """The configuration with the most runs of each sink and guarantee; none that is broken on purpose."""
+    runs = Counter(configuration_of(report) for report in reports)
+    best: dict[tuple[str, str], Configuration] = {}
+    for each in (each for each in on_purpose if not on_purpose[each]):
+        other = best.get(each[:2])
+        if other is None or runs[each] > runs[other]:
+            best[each[:2]] = each
+    return list(best.values())
+
+
+def _prices(rounds: Rounds) -> set[str]:
+    """The prices for which some exactly-once configuration has a ratio."""
+    configurations = {each for here in rounds.values() for each in here if each[0] == EXACTLY_ONCE}
+    return {
+        name for name in PRICES for each in configurations if compared_to_baseline(rounds, BY_NAME[name], each)[0]
+    }  # fmt: skip
+
+
+def _costs(
+    found: Mapping[Setting, Rounds], setting: Setting | None, variant: tuple[str, str], names: Sequence[str]
+) -> Iterator[tuple[str, Cost]]:
+    if setting is None:
+        return
+    rounds = found[setting]
+    for name in names:
+        metric = BY_NAME[name]
+        ratio = compared_to_baseline(rounds, metric, variant)[0]
+        yield name, Cost(absolute(rounds, metric, variant), absolute(rounds, metric, BASELINE), ratio)
+
+
+def _kills(matrix: Matrix, configuration: Configuration) -> Kills | None:
+    """The kills that acted; None without any."""
+    cells = [
+        entry.cell
+        for place, entries in matrix.items()
+        if place.configuration == configuration and place.family == _KILLS
+        for entry in entries
+        if entry.cell.outcome not in (Verdict.VACUOUS, Verdict.UNKNOWN)
+    ]
+    lost, duplicated = sum(cell.lost for cell in cells), sum(cell.duplicated for cell in cells)
+    return Kills(configuration, len(cells), lost, duplicated) if cells else None
+
+
+def _runs(
+    found: Mapping[Setting, Rounds], settings: Sequence[Setting | None], variants: Sequence[tuple[str, str]]
+) -> list[Report]:
+    rounds = [here for setting in settings if setting for here in found[setting].values()]
+    return [here[variant] for here in rounds for variant in variants if variant in here]
+
+
+def _cost(cost: Cost | None) -> list[Any]:
+    """The medians under exactly-once and at-least-once, and the ratio with its interval."""
+    if cost is None:
+        return [None, None, None]
+    exact, base = (short(each.median) if each else None for each in (cost.exact, cost.base))
+    return [exact, base, interval(cost.ratio, 1.0)]

@@ -1,0 +1,89 @@
+"""The first screen: one row by sink, and sentences that only the stored runs decide."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
+from oncebench.report.comparisons.paired import Difference
+from oncebench.report.configuration import configurations_of
+from oncebench.site.answer.headline import Answer, Cost, Kills, answers_of, as_json
+from oncebench.site.answer.sentences import listed, sentences
+from oncebench.site.matrix import matrix_of
+from tests import sample_reports
+from tests.unit.report.test_sweep_selection import series
+
+
+def answers(reports: Sequence[Any]) -> list[Answer]:
+    return answers_of(reports, matrix_of(reports), configurations_of(reports))
+
+
+def ratio(median: float, low: float, high: float, rounds: int = 5) -> Cost:
+    return Cost(None, None, Difference(median, low, high, (median,) * rounds))
+
+
+def answer(sink: str, p99: Cost, kills: Mapping[str, tuple[int, int, int]]) -> Answer:
+    counted = {name: Kills((sink, name, "v"), *counts) for name, counts in kills.items()}
+    return Answer((sink, EXACTLY_ONCE, "v"), {"p99_ms": p99}, counted, [])
+
+
+def test_full_comparison_gives_the_latency_of_a_sink() -> None:
+    full = series("full")
+    (only,) = answers(full)
+    assert (only.sink, only.exact[2]) == ("kafka", "two-phase")
+    others = [*series("t", trigger_ms=100), *series("f", "files-jsonl", rounds=1)]
+    assert answers([*full, *others])[-1].costs["p99_ms"] == only.costs["p99_ms"]
+    assert answers(others)[-1].costs.get("p99_ms") is None
+
+
+def test_prices_come_from_one_setting_for_all_sinks() -> None:
+    both = [*series("a", rate="max"), *series("b", "files-jsonl", rate="max")]
+    alone = series("c", rate="max", sessions=16_000, rounds=9)
+    for each in answers([*both, *alone]):
+        cost = each.costs["cpu_s"].ratio
+        assert cost is not None
+        assert len(cost.rounds) == 5
+
+
+def test_figure_without_a_run_is_null() -> None:
+    made = series("full", rounds=1)
+    (row,) = as_json(answers(made), [], made, list(configurations_of(made)))["rows"]
+    assert row["costs"]["cpu_s"] == [None, None, None]
+    assert row["costs"]["p99_ms"][2][1] is None  # one round has no interval
+    assert set(row["kills"].values()) == {None}
+
+
+def test_kills_are_counted_by_guarantee_and_exclude_sinks_broken_on_purpose() -> None:
+    made = [*sample_reports.faulted(1), *sample_reports.on_purpose()]
+    found = {each.sink: each for each in answers(made)}
+    assert not any(sink.startswith("broken") for sink in found)
+    kafka = found["kafka"].kills
+    assert kafka[AT_MOST_ONCE].lost > 0 == kafka[AT_MOST_ONCE].duplicated
+    assert kafka[AT_LEAST_ONCE].duplicated > 0 == kafka[AT_LEAST_ONCE].lost
+    assert (kafka[EXACTLY_ONCE].lost, kafka[EXACTLY_ONCE].duplicated) == (0, 0)
+    assert kafka[EXACTLY_ONCE].kills == 9
+
+
+def test_sentence_names_clear_and_unclear_costs_and_what_kills_did() -> None:
+    kept = {EXACTLY_ONCE: (9, 0, 0), AT_LEAST_ONCE: (4, 0, 160), AT_MOST_ONCE: (5, 60, 0)}
+    made = [
+        answer("a", ratio(1.02, 0.9, 1.1), kept),
+        answer("b", ratio(1.0, 0.9, 1.1), {}),
+        answer("c", ratio(1.64, 1.39, 1.79), {}),
+    ]
+    assert sentences(made) == [
+        "Exactly-once adds no clear p99 latency into a and b, but takes 1.64 times (1.39 to 1.79) the p99 latency into "
+        "c; in 9 kills it lost no row and duplicated none.",
+        "At-least-once duplicated 160 rows in 4 kills, and at-most-once lost 60 rows in 5 kills.",
+    ]
+
+
+def test_sentence_reports_rows_that_exactly_once_lost() -> None:
+    (first,) = sentences([answer("a", ratio(1.0, 0.9, 1.1, rounds=2), {EXACTLY_ONCE: (9, 20, 40)})])
+    assert first == "In 9 kills exactly-once lost 20 rows and duplicated 40."  # too few rounds: no word about cost
+    assert sentences([]) == []
+
+
+def test_names_are_listed_with_commas_and_and() -> None:
+    assert [listed(names) for names in ((), ("a",), ("a", "b"), ("a", "b", "c"))] == ["", "a", "a and b", "a, b and c"]
