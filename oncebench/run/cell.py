@@ -50,8 +50,9 @@ from oncebench.observe.final_read import final_reads
 from oncebench.observe.resources import PIPELINE, Use
 from oncebench.processes.child import Child
 from oncebench.record.numbered import numbered
-from oncebench.run.closing import CLOSING_EVENTS, send_closing
 from oncebench.run.configs import load_configs, observer_configs, pipeline_config
+from oncebench.run.extra_load.closing import CLOSING_EVENTS, send_closing
+from oncebench.run.extra_load.warm_up import WARM_UP_BATCHES, WARM_UP_SESSIONS, open_sessions, send_warm_up
 from oncebench.run.interrupt import nothing_to_report
 from oncebench.run.meters import Meters
 from oncebench.run.phases import Phases
@@ -60,7 +61,6 @@ from oncebench.run.progress import RunProgress
 from oncebench.run.progress_timeout import DrainTimeout, ProgressTimeout
 from oncebench.run.supervisor import PipelineEnded, Supervisor
 from oncebench.run.topics import Topics, make_topics
-from oncebench.run.warm_up import WARM_UP_BATCHES, WARM_UP_SESSIONS, open_sessions, send_warm_up
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.workloads import WORKLOADS
 from oncebench.sinks.kafka.reader import KafkaReader

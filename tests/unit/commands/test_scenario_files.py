@@ -175,7 +175,7 @@ def test_a_cluster_and_a_master_override_each_other(folder: Path) -> None:
     ("line", "says"),
     [
         ("guarante = 1", "s.toml:4: there is no key 'guarante'. Write guarantee"),
-        ("[load]", "s.toml:4: there is no key 'load'. Remove it"),
+        ("[x]", "s.toml:4: there is no key 'x'. Remove it"),
         ("keep = true", "s.toml:4: there is no key 'keep'."),
         ("seed = '1'", "s.toml:4: seed = '1' is not a whole number"),
         ("seed = true", "s.toml:4: seed = True is not a whole number"),

@@ -16,7 +16,7 @@ from oncebench.errors import ExitCode, UserError
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.live.status import DRAINING, LOADING, STARTING, STOPPING, Phase
 from oncebench.run import cell as module
-from oncebench.run import warm_up
+from oncebench.run.extra_load import warm_up
 from oncebench.run.progress_timeout import ProgressTimeout
 from oncebench.run.supervisor import PipelineEnded
 from tests.unit.run.fake_run import CELL, FakeRun

@@ -12,7 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from oncebench.kafka_access.access import KafkaAccess
-from oncebench.run.warm_up import WARM_UP_BATCHES, send_sessions
+from oncebench.run.extra_load.warm_up import WARM_UP_BATCHES, send_sessions
 
 CLOSING_EVENTS = 2
 # Beyond the seeds of the warm-up and of the open sessions.
