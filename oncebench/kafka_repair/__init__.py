@@ -1,1 +1,1 @@
-"""Repairs a Kafka client that cannot connect again by itself. It imports nothing else of the project."""
+"""Repairs what a Kafka client cannot repair itself. It imports nothing else of the project."""

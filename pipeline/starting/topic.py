@@ -14,6 +14,7 @@ from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
 from oncebench.delivery.errors import RefusedStart
 from oncebench.kafka_access.forms import to_kafka_python
+from oncebench.kafka_repair.offsets import answered
 from oncebench.sinks.kafka import topics, wire
 
 # A broker that has just started answers within seconds.
@@ -121,7 +122,7 @@ class InputTopic:
                 request_timeout=LIMIT_S,
             )
             try:
-                return {str(each.partition): found.result() for each, found in asked.items()}
+                return {str(partition): found for partition, found in answered(asked).items()}
             except KafkaException as error:
                 if error.args[0].code() not in _RETRIABLE or time.monotonic() > deadline:
                     raise

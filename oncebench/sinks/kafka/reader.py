@@ -29,6 +29,7 @@ from kafka.errors import AuthorizationError
 from oncebench.delivery.errors import ReadError
 from oncebench.kafka_access.acls import PREFIXED, TOPIC, TRANSACTIONAL_ID, Resource, advice
 from oncebench.kafka_repair.addresses import RECOVERY, Repair
+from oncebench.kafka_repair.offsets import answered
 from oncebench.sinks.kafka.coordinator import Coordinator
 from oncebench.sinks.kafka.names import transactional_ids
 from oncebench.sinks.reader import End, ReadReport, Rows, now_us
@@ -246,7 +247,7 @@ class KafkaReader:
         while True:
             answers = admin.list_offsets(wanted, isolation_level=level, request_timeout=REQUEST_S)
             try:
-                return {place.partition: answer.result().offset for place, answer in answers.items()}
+                return {number: found.offset for number, found in answered(answers).items()}
             except KafkaException as error:
                 if time.monotonic() - start >= REQUEST_S:
                     raise ReadError(
