@@ -55,7 +55,7 @@ from pipeline.spark.cluster.shared_folder import refuse_other_folder
 from pipeline.spark.session import refuse_fixed_settings, refuse_task_retries, session, stop
 from pipeline.spark.signals import Stopping
 from pipeline.starting.checks import StartChecks
-from pipeline.workloads.queries import QUERIES
+from pipeline.workloads.queries import query_of
 
 # How often the main thread checks whether the query has ended or must stop: a stop begins within a tenth of a second.
 POLL_S = 0.05
@@ -175,7 +175,7 @@ class Job:
         """Builds and starts the query, and waits until it ends or must stop."""
         config, kind = self.config, target.kind
         protocol = protocol_of(kind, target.support)
-        rows = QUERIES[config.workload](spark, config)
+        rows = query_of(config.workload)(spark, config)
         check_query(rows)
         if kind.commits_per_task(target.support):
             refuse_without_shuffle(rows, config.partitions, KEY)

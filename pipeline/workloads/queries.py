@@ -1,13 +1,23 @@
-"""The queries that this pipeline can run, by the name of their workload."""
+"""The queries that this pipeline can run, by the name of their workload.
+
+A query is imported when it is needed: a copy of the pipeline with a query of its own has no other.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import cast
 
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.config import SESSIONS, WINDOWS, PipelineConfig
-from pipeline.query import query as sessions
-from pipeline.workloads.windows import query as windows
 
-QUERIES: Mapping[str, Callable[[SparkSession, PipelineConfig], DataFrame]] = {SESSIONS: sessions, WINDOWS: windows}
+Query = Callable[[SparkSession, PipelineConfig], DataFrame]
+# The module of each query. Its function is `query`.
+QUERIES: Mapping[str, str] = {SESSIONS: "pipeline.query", WINDOWS: "pipeline.workloads.windows"}
+
+
+def query_of(workload: str) -> Query:
+    """Returns the query of a workload."""
+    return cast(Query, import_module(QUERIES[workload]).query)
