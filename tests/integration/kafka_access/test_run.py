@@ -44,9 +44,8 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize(
-    "way", ["login", pytest.param("certificate", marks=pytest.mark.slow), pytest.param("token", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
 def test_a_run_with_a_kill_is_kept_and_leaves_no_secret(secured: Secured, tmp_path: Path, way: str) -> None:
     listener, settings, security = WAYS[way]
     conf = secured.file(settings(secured))

@@ -14,6 +14,7 @@ from tests.starts import catch_up, refusal, run_until, start_once, wait_for_inpu
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
 
+@pytest.mark.slow  # the contract of each sink starts a copy too
 def test_a_job_with_a_copy_is_refused_and_the_other_job_goes_on(fixture: Fixture) -> None:
     config = fixture.config("exactly-once", "idempotent")
     fixture.send(session("a-1"))

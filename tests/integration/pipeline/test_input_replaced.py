@@ -53,6 +53,7 @@ def delete_all_records(fixture: Fixture) -> None:
         deleted.result(30)
 
 
+@pytest.mark.slow
 def test_an_input_topic_that_was_made_again_is_refused_and_read_from_its_beginning_when_accepted(
     fixture: Fixture, kafka_own: KafkaBroker
 ) -> None:

@@ -70,7 +70,8 @@ def goes_on_with_rows_that_are_there(fixture: Fixture, config: PipelineConfig, s
     accepted(fixture, config, written)
 
 
-@pytest.mark.parametrize("variant", ["two-phase", pytest.param("idempotent", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", ["two-phase", "idempotent"])
 def test_no_row_doubles_after_marker_groups_were_reset_and_deleted(fixture: Fixture, variant: str) -> None:
     config = fixture.config("exactly-once", variant, "after-commit@batch=0")
     killed_in_batch_0(fixture, config)
