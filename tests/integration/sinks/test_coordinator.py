@@ -171,9 +171,10 @@ def test_many_are_ended_at_once_and_answered_in_order(kafka: KafkaBroker, coordi
 
 def test_a_broker_that_does_not_answer_gives_unknown_and_doubt_then_the_truth(kafka_own: KafkaBroker) -> None:
     topic = kafka_own.fresh_topic("wire", 1)
-    with Coordinator({"bootstrap_servers": kafka_own.bootstrap_servers, "request_timeout_ms": 1000}) as coordinator:
+    quick = dict.fromkeys(("request_timeout_ms", "socket_connection_setup_timeout_ms"), 1000)
+    with Coordinator({"bootstrap_servers": kafka_own.bootstrap_servers, **quick}) as coordinator:
         _, transaction = prepared(kafka_own, coordinator, topic)
-        kafka_own.pause()
+        kafka_own.pause()  # for less than the session of a broker, 9 s: see `end`
         try:
             answer = coordinator.end([transaction], commit=True, limit_s=2.0)[0]
         finally:
