@@ -47,8 +47,8 @@ from pipeline.config import PipelineConfig
 MAX_FAILURES = 4
 # A healthy driver stops between two batches; longer than the longest batch of a slow machine.
 STOP_LIMIT_S = 30.0
-# Mean time from "running" to a random kill. The first batch of a restarted pipeline, the replay, takes 3 to 5 s. So
-# about half of the kills hit a replay, the others any step of the batches after it, and the run makes progress.
+# Mean time from "running" to a random kill, at least. The first batch of a restarted pipeline, the replay, takes 3 to
+# 5 s. So about half of the kills hit a replay, the others any step of the batches after it, and the run makes progress.
 RANDOM_KILL_MEAN_S = 6.0
 _ENDED = object()  # of a fault's generator
 
@@ -221,7 +221,9 @@ class Supervisor:
     def _kill_at_random(self, now: float) -> None:
         if self._kill_at is None:
             if self.running():
-                self._kill_at = now + self._random.expovariate(1 / RANDOM_KILL_MEAN_S)
+                # A start takes about 6 s. Where it takes longer, the replay does too.
+                mean_s = max(RANDOM_KILL_MEAN_S, (_now_us() - self._started_us) / 1e6)
+                self._kill_at = now + self._random.expovariate(1 / mean_s)
         elif now >= self._kill_at:
             assert self._child is not None, "start() comes first"
             self._kill_at = None
