@@ -38,6 +38,7 @@ def shrunk(lab: Lab, folder: Path) -> Callable[[Child], None]:
     return shrink
 
 
+@pytest.mark.slow
 def test_a_run_whose_pipeline_ends_for_good_during_the_load_is_reported(lab: Lab, tmp_path: Path) -> None:
     with open_work_dir(tmp_path / "run") as folder:
         report = measure(LONG, lab, folder.path, during=shrunk(lab, folder.path))

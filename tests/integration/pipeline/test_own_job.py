@@ -153,6 +153,7 @@ def test_a_column_that_the_query_lacks_is_refused_by_name(lab: Lab, tmp_path: Pa
     assert "column 'note' of the query in pipeline/query.py is missing; pipeline/rows.py has string" in said
 
 
+@pytest.mark.slow
 def test_a_job_whose_record_stands_on_a_full_disk_writes_on_batch_after_batch(lab: Lab, tmp_path: Path) -> None:
     own = Own(lab, tmp_path)
     record = tmp_path / "state" / "record"

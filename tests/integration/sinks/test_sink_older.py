@@ -126,6 +126,7 @@ def test_a_postgresql_that_was_set_back_is_refused(fixture: Fixture, own: Postgr
     assert "is not the output that this checkpoint has written" in said
 
 
+@pytest.mark.slow
 def test_a_folder_without_its_newest_files_is_refused(fixture: Fixture) -> None:
     target = suite_sinks()["files-jsonl"].provide(place("older", fixture.folder))
     config = fixture.config("exactly-once", "two-phase", sink="files-jsonl", output=target, sink_id="older")
