@@ -1,0 +1,46 @@
+"""Helpers of the tests: a REST catalog whose warehouse is in a real S3-compatible server, and clients of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from oncebench_iceberg.server import RestCatalogServer, start_rest_catalog
+from oncebench_iceberg.warehouse import VARIABLE
+
+from tests.s3_server import BUCKET, LOGIN, S3Server, s3_server
+
+SECRET = LOGIN["AWS_SECRET_ACCESS_KEY"]
+
+
+def access(endpoint: str, secret: str = SECRET) -> dict[str, str]:
+    """Returns pyiceberg's settings of the store, as a user sets them in the environment."""
+    settings = {
+        "ENDPOINT": endpoint,
+        "ACCESS_KEY_ID": LOGIN["AWS_ACCESS_KEY_ID"],
+        "SECRET_ACCESS_KEY": secret,
+        "REGION": LOGIN["AWS_REGION"],
+        "REQUEST_TIMEOUT": "30",  # Arrow's 3 s are short on a busy machine
+    }
+    return {f"PYICEBERG_CATALOG__DEFAULT__S3__{name}": value for name, value in settings.items()}
+
+
+@dataclass
+class Lake:
+    """A catalog and a store, both running."""
+
+    catalog: RestCatalogServer
+    store: S3Server
+
+
+@contextmanager
+def lake(folder: Path) -> Iterator[Lake]:
+    """Starts both. The catalog reaches the store without a proxy."""
+    with s3_server(folder / "objects") as store, pytest.MonkeyPatch.context() as patch:
+        for name, value in {**access(store.endpoint), VARIABLE: f"s3://{BUCKET}/warehouse"}.items():
+            patch.setenv(name, value)
+        with start_rest_catalog(folder) as catalog:
+            yield Lake(catalog, store)
