@@ -34,6 +34,8 @@ def main(jars: str, warehouse: str, table: str) -> None:
             "spark.driver.extraClassPath": jars,
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.sql.shuffle.partitions": "2",
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.warehouse.dir": folder,
             "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
