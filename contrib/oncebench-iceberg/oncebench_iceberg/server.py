@@ -1,7 +1,7 @@
 """A REST catalog: a server of our own, or the user's own.
 
 Our server is Iceberg's reference catalog (1.11.0), with which Iceberg tests its own clients: one JVM, its catalog in an
-SQLite file, its warehouse a local folder or a folder of an object store (`oncebench_iceberg.warehouse`). It
+SQLite file, its warehouse a local folder or a folder of an object store (`oncebench_iceberg.rest_server.warehouse`). It
 listens on 127.0.0.1 only and checks no login.
 
 Promise: while the service is open, ONCEBENCH_ICEBERG_REST has the catalog's address for this process and its children.
@@ -35,8 +35,8 @@ from oncebench.processes import child
 from oncebench.processes.child import Child, tail
 from oncebench.processes.ports import LOOPBACK, free_ports
 from oncebench.servers.service import Service
+from oncebench_iceberg.rest_server.warehouse import Warehouse, warehouse_of
 from oncebench_iceberg.sink import REST_SERVICE, VARIABLE
-from oncebench_iceberg.warehouse import Warehouse, warehouse_of
 
 BUNDLE = "iceberg-rest-server"
 # Each run makes a table in this namespace; the table's name only completes the address.

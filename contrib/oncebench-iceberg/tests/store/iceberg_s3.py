@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from oncebench_iceberg.rest_server.warehouse import VARIABLE
 from oncebench_iceberg.server import RestCatalogServer, start_rest_catalog
-from oncebench_iceberg.warehouse import VARIABLE
 
 from tests.s3_server import BUCKET, LOGIN, S3Server, s3_server
 

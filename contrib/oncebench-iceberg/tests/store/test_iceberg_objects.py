@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from oncebench_iceberg.catalogs.errors import cause_of, may_pass
-from oncebench_iceberg.warehouse import VARIABLE, warehouse_of
+from oncebench_iceberg.rest_server.warehouse import VARIABLE, warehouse_of
 
 from oncebench.errors import MissingEnvironment
 
