@@ -20,7 +20,8 @@ from oncebench.delivery.errors import DeliveryFailed, RefusedStart
 from oncebench.sinks.reader import NotAnsweredError
 from tests.s3_server import DroppingProxy
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow]  # the store is built on the first use
+# The store is built on the first use, and the catalog starts slowly.
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")
