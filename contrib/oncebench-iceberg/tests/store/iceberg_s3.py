@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from oncebench_iceberg import server
+from oncebench_iceberg.catalogs import rest
 from oncebench_iceberg.rest_server.warehouse import VARIABLE
 from oncebench_iceberg.server import RestCatalogServer, start_rest_catalog
 
@@ -45,5 +46,6 @@ def lake(folder: Path) -> Iterator[Lake]:
         for name, value in {**access(store.endpoint), VARIABLE: f"s3://{BUCKET}/warehouse"}.items():
             patch.setenv(name, value)
         patch.setattr(server, "_START_LIMIT_S", START_LIMIT_S)
+        patch.setattr(rest, "READ_S", START_LIMIT_S)  # the catalog's first request loads that client
         with start_rest_catalog(folder) as catalog:
             yield Lake(catalog, store)
