@@ -29,7 +29,7 @@ KINDS = {name: kind for name, kind in inspect.getmembers(errors, inspect.isclass
 NO_ENDINGS = ("StoppedGently", "ReadError")
 ELSEWHERE = (
     "oncebench/delivery/copies/", "oncebench/delivery/transactions/", "/reader.py", "/suite.py", "/server.py",
-    "/kafka/log.py", "/left.py", "oncebench/jobs/transactions.py",
+    "/rest_server/", "/kafka/log.py", "/left.py", "oncebench/jobs/transactions.py",
 )  # fmt: skip
 TABLES: Mapping[str, Mapping[Any, Cause]] = {
     "Kafka broker, code": kafka.BROKER,

@@ -18,9 +18,10 @@ from tools.maven_lock import Bundle, write_locks
 # what it loads, from the JVM's class log. PySpark ships the rest: Hadoop, Jackson, log4j and the servlet API.
 _JARS = (
     "com.github.ben-manes.caffeine:caffeine:2.9.3",
+    "dev.failsafe:failsafe:3.3.2",  # only for an object store, as iceberg-aws
     "org.apache.httpcomponents.client5:httpclient5:5.6.1",
     "org.apache.httpcomponents.core5:httpcore5:5.4",
-    "org.apache.iceberg:iceberg-api iceberg-bundled-guava iceberg-common iceberg-core:1.11.0",
+    "org.apache.iceberg:iceberg-api iceberg-aws iceberg-bundled-guava iceberg-common iceberg-core:1.11.0",
     "org.eclipse.jetty.ee10:jetty-ee10-servlet:12.1.14",
     "org.eclipse.jetty:jetty-http jetty-io jetty-security jetty-server jetty-session jetty-util jetty-xml:12.1.14",
     "org.xerial:sqlite-jdbc:3.54.1.0",

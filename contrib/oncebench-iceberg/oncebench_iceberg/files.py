@@ -3,9 +3,9 @@
 Promise: a file is closed and has statistics per column before its description leaves the task. No reader sees it before
 the driver commits it.
 
-What can go wrong: the disk is full or not writable (`DeliveryFailed`); the table's column cannot store a value, for
-example a null in a required field (`PermanentFailure`). The rows of a task are held in memory as Arrow columns until
-they are written: pyiceberg needs them all to find a task's partitions.
+What can go wrong: the disk is full or not writable, or the object store fails (`DeliveryFailed`); the table's column
+cannot store a value, for example a null in a required field (`PermanentFailure`). The rows of a task are held in memory
+as Arrow columns until they are written: pyiceberg needs them all to find a task's partitions.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from oncebench.delivery import digest
 from oncebench.delivery.batch import data_columns, map_in_arrow
 from oncebench.delivery.errors import PermanentFailure
 from oncebench.delivery.failures.cause import failure
-from oncebench.delivery.failures.system import of_errno
 from oncebench.delivery.tasks import partition_of_first_attempt
+from oncebench_iceberg.catalogs.objects import of_file_error
 from oncebench_iceberg.columns import arrow_schema
 
 _RESULT = "rows long, digest string, files string"
@@ -120,7 +120,7 @@ class _WriteFiles:
             )
         except OSError as error:
             text = f"batch {self.batch}, partition {partition}: cannot write data files below {table.location}"
-            raise failure(of_errno(error.errno), f"{text}: {error.strerror or error}") from error
+            raise failure(of_file_error(error), f"{text}: {error.strerror or error}") from error
         except (pa.ArrowException, ValueError) as error:
             raise PermanentFailure(
                 f"batch {self.batch}, partition {partition}: the rows cannot be stored in {table.location} ({error}). "

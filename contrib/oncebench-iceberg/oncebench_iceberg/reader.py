@@ -19,8 +19,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
+from pyarrow.fs import FileSelector
 from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.io.pyarrow import ArrowScan, PyArrowFileIO
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
@@ -74,9 +75,8 @@ class SnapshotFollower:
             if table is None:
                 return []
             named = {entry.data_file.file_path for each in table.snapshots() for entry in _entries(table, each)}
-            folder = folder_of(table.location())
-            there = [] if folder is None else Path(folder, "data").rglob("*.parquet")
-            return sorted(f"orphan file {path.name}" for path in there if str(path) not in named)
+            there = (path for path in _data_files(table) if path.endswith(".parquet"))
+            return sorted(f"orphan file {Path(path).name}" for path in there if path not in named)
 
     def close(self) -> None:
         """Closes the connections to the catalog."""
@@ -150,6 +150,17 @@ class SnapshotFollower:
         assert self._table is not None
         table = self._table
         return ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue()).to_table([FileScanTask(file)])
+
+
+def _data_files(table: Table) -> Iterator[str]:
+    """Yields the paths of all files in a table's data folder, as snapshots name them."""
+    folder = folder_of(table.location())
+    if folder is not None:
+        yield from map(str, Path(folder, "data").rglob("*"))
+    elif isinstance(table.io, PyArrowFileIO):
+        scheme, host, path = table.io.parse_location(f"{table.location()}/data")
+        every = FileSelector(path, allow_not_found=True, recursive=True)
+        yield from (f"{scheme}://{each.path}" for each in table.io.fs_by_scheme(scheme, host).get_file_info(every))
 
 
 def _entries(table: Table, snapshot: Snapshot, *, only_new: bool = False) -> Iterator[ManifestEntry]:

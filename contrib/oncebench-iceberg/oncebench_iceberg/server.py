@@ -1,7 +1,8 @@
 """A REST catalog: a server of our own, or the user's own.
 
 Our server is Iceberg's reference catalog (1.11.0), with which Iceberg tests its own clients: one JVM, its catalog in an
-SQLite file, its warehouse a local folder. It listens on 127.0.0.1 only and checks no login.
+SQLite file, its warehouse a local folder or a folder of an object store (`oncebench_iceberg.rest_server.warehouse`). It
+listens on 127.0.0.1 only and checks no login.
 
 Promise: while the service is open, ONCEBENCH_ICEBERG_REST has the catalog's address for this process and its children.
 If the user has set it, that catalog is used, and never started or stopped. Our server answers when `start_rest_catalog`
@@ -34,6 +35,7 @@ from oncebench.processes import child
 from oncebench.processes.child import Child, tail
 from oncebench.processes.ports import LOOPBACK, free_ports
 from oncebench.servers.service import Service
+from oncebench_iceberg.rest_server.warehouse import Warehouse, warehouse_of
 from oncebench_iceberg.sink import REST_SERVICE, VARIABLE
 
 BUNDLE = "iceberg-rest-server"
@@ -69,7 +71,7 @@ _XML = """<?xml version="1.0"?>
       <Entry><Item>catalog-impl</Item><Item>org.apache.iceberg.jdbc.JdbcCatalog</Item></Entry>
       <Entry><Item>jdbc.schema-version</Item><Item>V1</Item></Entry>
       <Entry><Item>uri</Item><Item>jdbc:sqlite:{catalog}</Item></Entry>
-      <Entry><Item>warehouse</Item><Item>{warehouse}</Item></Entry>
+{settings}
     </Map></Arg>
     <Arg><New class="org.apache.hadoop.conf.Configuration"/></Arg>
   </Call>
@@ -90,8 +92,8 @@ _XML = """<?xml version="1.0"?>
 class RestCatalogServer:
     """A catalog that the suite started, with its files in `folder`. `start_rest_catalog` makes it."""
 
-    def __init__(self, folder: Path, log: Path, java: Java) -> None:
-        self.log = log
+    def __init__(self, folder: Path, log: Path, java: Java, warehouse: Warehouse) -> None:
+        self.log, self._warehouse = log, warehouse
         self._folder, self._java = folder.absolute(), java
         self._child: Child | None = None
         self.port = 0
@@ -122,7 +124,8 @@ class RestCatalogServer:
             if not again:
                 (self.port,) = free_ports(1)
             offset = self.log.stat().st_size if self.log.exists() else 0
-            self._child = child.start("the REST catalog", self._command(), self.log, cwd=self._folder)
+            environment = {**os.environ, **self._warehouse.environment}
+            self._child = child.start("the REST catalog", self._command(), self.log, env=environment, cwd=self._folder)
             failure = self._wait()
             if not failure:
                 return
@@ -144,12 +147,16 @@ class RestCatalogServer:
     def _command(self) -> list[str]:
         settings = self._folder / "server.xml"
         with disk_errors(self._folder):
-            (self._folder / "warehouse").mkdir(parents=True, exist_ok=True)
-            values = {"catalog": self._folder / "catalog.sqlite", "warehouse": self._folder / "warehouse"}
-            quoted = {name: escape(str(path)) for name, path in values.items()}
-            settings.write_text(_XML.format(host=LOOPBACK, port=self.port, **quoted), "utf-8")
+            self._folder.mkdir(parents=True, exist_ok=True)
+            entries = "\n".join(
+                f"      <Entry><Item>{name}</Item><Item>{escape(value)}</Item></Entry>"
+                for name, value in self._warehouse.settings.items()
+            )
+            catalog = escape(str(self._folder / "catalog.sqlite"))
+            settings.write_text(_XML.format(host=LOOPBACK, port=self.port, catalog=catalog, settings=entries), "utf-8")
         shipped = Path(pyspark.__file__).parent / "jars" / "*"
-        class_path = os.pathsep.join(map(str, (*jars(BUNDLE), shipped)))
+        found = [jar for bundle in (BUNDLE, *self._warehouse.bundles) for jar in jars(bundle)]
+        class_path = os.pathsep.join(map(str, (*found, shipped)))
         return [str(self._java.executable), *_FLAGS, "-cp", class_path, _MAIN, str(settings)]
 
     def _wait(self) -> str:
@@ -188,8 +195,8 @@ def _failure(uri: str) -> str:
 @contextmanager
 def start_rest_catalog(folder: Path, java: Java | None = None) -> Iterator[RestCatalogServer]:
     """A catalog with its files in ``folder/iceberg-rest`` and its log in ``folder/logs``."""
-    files, log = folder / REST_SERVICE, folder / "logs" / f"{REST_SERVICE}.log"
-    with RestCatalogServer(files, log, java or find_java()) as server:
+    files, log = (folder / REST_SERVICE).absolute(), folder / "logs" / f"{REST_SERVICE}.log"
+    with RestCatalogServer(files, log, java or find_java(), warehouse_of(os.environ, files)) as server:
         server.start()
         yield server
 

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import orjson
+
 # (answer's code, its body), or None: the connection is closed without an answer.
 Answer = tuple[int, bytes] | None
 Forward = Callable[[], tuple[int, bytes]]
@@ -60,6 +62,7 @@ class RestProxy(ThreadingHTTPServer):
         self.commits: list[Callable[[Forward], Answer]] = []
         self.logins: list[str | None] = []  # the Authorization of each request
         self.seen: list[str] = []  # method and path of each request
+        self.hands_out: dict[str, str] = {}  # settings of the table's files, in each answer with a table
 
     @property
     def uri(self) -> str:
@@ -98,9 +101,16 @@ class _Handler(BaseHTTPRequestHandler):
             headers = {"Content-Type": self.headers.get("Content-Type") or "application/json"}
             connection.request(self.command, self.path, body, headers)
             answer = connection.getresponse()
-            return answer.status, answer.read()
+            return answer.status, self._with_keys(answer.read())
         finally:
             connection.close()
+
+    def _with_keys(self, body: bytes) -> bytes:
+        """Adds what the catalog hands out with a table."""
+        found = orjson.loads(body) if self.server.hands_out and body else None
+        if not found or "metadata" not in found:
+            return body
+        return orjson.dumps({**found, "config": {**found.get("config", {}), **self.server.hands_out}})
 
     def log_message(self, *_: Any) -> None:
         """Keeps stderr for pytest."""

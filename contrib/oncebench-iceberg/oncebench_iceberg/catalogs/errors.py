@@ -32,7 +32,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from oncebench.delivery.errors import DeliveryFailed, RefusedStart
 from oncebench.delivery.failures.cause import UNKNOWN, Cause, permanent, transient
 from oncebench.delivery.failures.sqlite import of_error as of_sqlite
-from oncebench.delivery.failures.system import of_errno, passes
+from oncebench.delivery.failures.system import passes
+from oncebench_iceberg.catalogs.objects import of_file_error
 from oncebench_iceberg.catalogs.place import Place
 
 NO_TABLE = (NoSuchTableError, NoSuchNamespaceError)
@@ -65,11 +66,11 @@ def first_line(error: BaseException) -> str:
 
 
 def cause_of(error: BaseException) -> Cause:
-    """Returns what is known about an error of the disk, of the catalog's file, or of a REST catalog."""
+    """Returns what is known about an error of a disk, an object store, the catalog's file, or a REST catalog."""
     if isinstance(error, requests.RequestException):  # an OSError without errno
         return _AWAY
     if isinstance(error, OSError):
-        return of_errno(error.errno)
+        return of_file_error(error)
     original = getattr(error, "orig", None)
     if isinstance(original, sqlite3.Error):
         return of_sqlite(original)
@@ -87,7 +88,7 @@ def described(error: BaseException, place: Place, advice: str) -> str:
 def may_pass(error: BaseException) -> bool:
     """Whether a later call may pass, though nothing is mended."""
     cause = cause_of(error)
-    if isinstance(error, OSError) and not isinstance(error, requests.RequestException):
+    if isinstance(error, OSError) and error.errno is not None and not isinstance(error, requests.RequestException):
         return passes(error)
     return not cause.permanent and cause is not UNKNOWN
 

@@ -93,8 +93,7 @@ class RestPlace:
     def open(self) -> RestCatalog:
         """Opens the catalog. Sends requests: the login, and one for the catalog's settings."""
         ours = {"uri": self.uri, "type": "rest"} | ({"warehouse": self.warehouse} if self.warehouse else {})
-        settings: Mapping[str, Any] = merge_config(Config().get_catalog_config(CATALOG_NAME) or {}, {**ours})
-        return _TimedCatalog(CATALOG_NAME, **settings)
+        return _TimedCatalog(CATALOG_NAME, **merge_config({**settings()}, {**ours}))
 
     @property
     def made_with(self) -> Mapping[str, str]:
@@ -112,6 +111,11 @@ class RestPlace:
 
     def __str__(self) -> str:
         return f"{self.table} in {self.uri}" + (f" (warehouse {self.warehouse})" if self.warehouse else "")
+
+
+def settings() -> Mapping[str, Any]:
+    """Returns pyiceberg's own configuration of the catalog. There may be secrets in it."""
+    return Config().get_catalog_config(CATALOG_NAME) or {}
 
 
 class _TimedCatalog(RestCatalog):  # type: ignore[misc]  # mypy sees no types of pyiceberg
