@@ -11,7 +11,7 @@ from oncebench_iceberg.catalogs.local import LocalPlace
 
 from oncebench.certify.in_test import Certify
 
-sys.path.append(str(Path(__file__).parents[1] / "certify"))
+sys.path.append(str(Path(__file__).parents[2] / "certify"))
 
 import iceberg_sinks
 
