@@ -26,7 +26,8 @@ from loadgen.client import connect, number_setting, reason
 from loadgen.config import LoadConfig
 from loadgen.ledger import Ledger, Plan
 from loadgen.meeting import meet
-from loadgen.schedule import schedule
+from loadgen.replay.events import Replay, schedule_in_order
+from loadgen.schedule import Block, schedule
 from loadgen.session import encode
 from loadgen.status import Status, Summary, lateness
 from loadgen.workloads import LATE_BY_US, WORKLOADS, Order
@@ -59,6 +60,12 @@ UNKNOWN_OFFSET = -1
 """In the ledger: the event is in the topic, at an offset that Kafka did not report."""
 
 Stop = Event | Callable[[], bool]
+
+Encoder = Callable[
+    [npt.NDArray[np.uint32], npt.NDArray[np.uint8], npt.NDArray[np.int64]],
+    tuple[Sequence[str | bytes | None], Sequence[str | bytes]],
+]
+"""Returns keys and values of events, from columns of the ledger: session, seq, scheduled_us."""
 
 
 def run_load(
@@ -99,7 +106,7 @@ def plan_load(config: LoadConfig, clock: Callable[[], int], stopped: Callable[[]
     """
     ledger = Ledger.create(config.ledger_dir, config.own_events)
     filled = 0
-    for whole in schedule(config.seed, config.sessions, config.parsed_shape(), config.events_per_session):
+    for whole in _planned(config):
         block = config.share.of(whole)
         rows = slice(filled, filled + len(block.seq))
         ledger.session[rows], ledger.seq[rows], ledger.scheduled_us[rows] = block
@@ -131,6 +138,20 @@ def plan_load(config: LoadConfig, clock: Callable[[], int], stopped: Callable[[]
     return ledger
 
 
+def _planned(config: LoadConfig) -> Iterator[Block]:
+    """The events of the whole load."""
+    if config.replayed is not None:
+        return schedule_in_order(config.events, config.parsed_shape())
+    return schedule(config.seed, config.sessions, config.parsed_shape(), config.events_per_session)
+
+
+def _encoder(config: LoadConfig) -> Encoder:
+    """Returns the function that encodes consecutive events."""
+    if config.replayed is not None:
+        return Replay(config.replayed.file, config.seed, config.replayed.prefix).encode
+    return partial(encode, config.seed, record_bytes=config.record_bytes)
+
+
 def anchored_clock() -> Callable[[], int]:
     """A clock of epoch µs that never jumps: starts at the wall clock, continues monotonically."""
     offset_ns = time.time_ns() - time.monotonic_ns()
@@ -157,6 +178,7 @@ class _Load:
         # A late event is due with the event before it.
         late = workload.late_every is not None
         self._due_us = np.maximum.accumulate(ledger.scheduled_us) if late else ledger.scheduled_us
+        self._encode = _encoder(config)
         self._order = Order(self._due_us, ledger.acked_us, workload.most_ahead_us)
         self._sent = 0
         self._answers = _Answers(ledger, clock)
@@ -173,10 +195,7 @@ class _Load:
         for first in range(0, len(ledger), ENCODED):
             rows = slice(first, min(first + ENCODED, len(ledger)))
             due_us = self._due_us[rows].tolist()
-            keys, values = encode(
-                self._config.seed, ledger.session[rows], ledger.seq[rows], ledger.scheduled_us[rows],
-                self._config.record_bytes,
-            )  # fmt: skip
+            keys, values = self._encode(ledger.session[rows], ledger.seq[rows], ledger.scheduled_us[rows])
             done = 0
             while done < len(keys):
                 now_us = clock()
@@ -241,7 +260,7 @@ class _Load:
         self._producer.poll(timeout_s)
         self._answers.enter()
 
-    def _hand_over(self, first: int, keys: list[str], values: list[str]) -> int:
+    def _hand_over(self, first: int, keys: Sequence[str | bytes | None], values: Sequence[str | bytes]) -> int:
         """Gives these events (ledger rows from `first` on) to the client; returns how many it took."""
         end = first + len(keys)
         rows = iter(range(first, end))

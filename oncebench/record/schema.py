@@ -35,6 +35,9 @@ class StoredCell(TypedDict, closed=True):
     random_kills: NotRequired[Count]
     outage_s: NotRequired[_Seconds]
     workload: NotRequired[str]  # earlier versions had sessions only
+    records: NotRequired[str]
+    records_key: NotRequired[str]
+    passes: NotRequired[Count]
     rate: NotRequired[Rate]
     sessions: NotRequired[Count]
     open_sessions: NotRequired[Count]

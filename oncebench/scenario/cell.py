@@ -37,6 +37,9 @@ class Cell:
         outage_s: seconds between a random kill and the restart. Under exactly-once such a kill waits until the pipeline
             commits a Kafka transaction, and the commit does not reach the broker.
         workload: what the pipeline computes, see `oncebench.scenario.workloads`.
+        records: a file of JSON lines, for the workload `records` only.
+        records_key: the field of a record that is its key in Kafka; empty: the records have no key.
+        passes: how often the file is sent.
         rate: events per second, or "max": the whole load is in the topic before the pipeline starts.
         sessions: number of sessions, of `EVENTS_PER_SESSION` events each.
         open_sessions: sessions that are in the pipeline's state before the load begins, and never end.
@@ -70,6 +73,9 @@ class Cell:
     random_kills: int = 0
     outage_s: float = 0.0
     workload: str = SESSIONS
+    records: str = ""
+    records_key: str = ""
+    passes: int = 1
     rate: float | str = 2000.0
     sessions: int = 200
     open_sessions: int = 0
@@ -150,12 +156,14 @@ class Cell:
             value = getattr(self, field.name)
             if field.name in ("sink", "guarantee", "variant") or value == getattr(default, field.name):
                 continue
+            if field.name == "sessions" and self.records:  # the file gives their number
+                continue
             if field.name in _REPEATED:
                 words += [word for each in value for word in (_REPEATED[field.name], each)]
             else:
                 text = f"{value:.0f}" if isinstance(value, float) and value.is_integer() else f"{value}"
                 words += [_OPTIONS.get(field.name, "--" + field.name.replace("_", "-")), text]
-        words += [] if "--sessions" in words else ["--sessions", str(self.sessions)]
+        words += [] if "--sessions" in words or self.records else ["--sessions", str(self.sessions)]
         return shlex.join(words)
 
     def as_json(self) -> dict[str, Any]:
@@ -168,6 +176,7 @@ _REPEATED = {"faults": "--fault", "spark_conf": "--spark-conf"}
 # Options whose name differs from the field's.
 _OPTIONS = {
     "outage_s": "--outage",
+    "records_key": "--key",
     "trigger_ms": "--trigger",
     "transaction_timeout_ms": "--transaction-timeout",
     "warmup_s": "--warmup",

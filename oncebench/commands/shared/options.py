@@ -29,7 +29,10 @@ from pipeline.config import CHANGELOG
 F = TypeVar("F", bound=Callable[..., Any])
 # The headings of a command's help, with the parameters below each. All other options come first.
 HEADINGS: Mapping[str, Sequence[str]] = {
-    "Load": ("workload", "rate", "duration", "sessions", "shape", "record_bytes", "seed", "generators"),
+    "Load": (
+        "workload", "records", "records_key", "passes", "rate", "duration", "sessions", "shape", "record_bytes", "seed",
+        "generators",
+    ),
     "Pipeline": (
         "trigger_ms", "partitions", "open_sessions", "max_events_per_batch", "transaction_timeout_ms", "on_lost",
         "checkpoint", "checkpoint_writing", "state_store", "master", "workers", "spark_conf", "warmup_s",
