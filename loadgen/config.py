@@ -22,6 +22,9 @@ from oncebench.kafka_access.refused import AccessRefused
 MAX_SESSIONS = 10**8
 """A session key has eight digits."""
 
+MAX_SKEW = 10
+"""Of 1,000 sessions, less than one then comes to the second partition."""
+
 MAX_PASSES = 10**6
 """Enough to make any load of any file; a load has at most MAX_SESSIONS."""
 
@@ -91,6 +94,7 @@ class LoadConfig:
         seed: start of the random numbers.
         events_per_session: the first events of each session; with fewer than 100 no session ends.
         record_bytes: shorter values are padded to this size.
+        skew: how unevenly sessions are spread over the partitions, see `loadgen.session.partitions`; 0: by their keys.
         workload: `sessions`, `windows` or `records`, see `loadgen.workloads`.
         replayed: the file of the workload `records`, and None for the others. The load has at most its events.
         status_path: JSON-lines file for the status; only `python -m loadgen` writes it.
@@ -114,6 +118,9 @@ class LoadConfig:
     seed: Annotated[int, _whole(0, 2**64 - 1)] = 0
     events_per_session: Annotated[int, _whole(1, EVENTS_PER_SESSION)] = EVENTS_PER_SESSION
     record_bytes: Annotated[int, _whole(0, MAX_RECORD_BYTES)] = 0
+    skew: Annotated[
+        float, Field(ge=0, le=MAX_SKEW, allow_inf_nan=False, description=f"a number from 0 to {MAX_SKEW}")
+    ] = 0.0
     workload: Annotated[
         str, Field(pattern=rf"^({'|'.join(WORKLOADS)})\Z", description=f"one of {', '.join(WORKLOADS)}")
     ] = SESSIONS.name
@@ -144,6 +151,8 @@ class LoadConfig:
             raise ConfigError("meeting_dir: several generators need it to agree on the start, and one needs none")
         if WORKLOADS[self.workload].replays != (self.replayed is not None):
             raise ConfigError("replayed: the workload records needs it, and the others do not take it")
+        if self.skew and self.replayed is not None:
+            raise ConfigError("skew: the records of a file are spread by their own keys")
         for name in self.client:
             if name in _RESERVED:
                 raise ConfigError(f"client: {name!r} cannot be set: {_RESERVED[name]}")

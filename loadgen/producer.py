@@ -22,13 +22,13 @@ import numpy as np
 import numpy.typing as npt
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from loadgen.client import connect, number_setting, reason
+from loadgen.client import connect, number_setting, partition_count, reason
 from loadgen.config import LoadConfig
 from loadgen.ledger import Ledger, Plan
 from loadgen.meeting import meet
 from loadgen.replay.events import Replay, schedule_in_order
 from loadgen.schedule import Block, schedule
-from loadgen.session import encode
+from loadgen.session import encode, partitions
 from loadgen.status import Status, Summary, lateness
 from loadgen.workloads import LATE_BY_US, WORKLOADS, Order
 from oncebench.kafka_repair.addresses import Repair
@@ -58,6 +58,9 @@ FLUSH_GRACE_S = 10.0
 
 UNKNOWN_OFFSET = -1
 """In the ledger: the event is in the topic, at an offset that Kafka did not report."""
+
+BY_KEY = -1
+"""In place of a partition: librdkafka's PARTITION_UA, for which the key decides."""
 
 Stop = Event | Callable[[], bool]
 
@@ -179,6 +182,7 @@ class _Load:
         late = workload.late_every is not None
         self._due_us = np.maximum.accumulate(ledger.scheduled_us) if late else ledger.scheduled_us
         self._encode = _encoder(config)
+        self._partitions = partition_count(producer, config) if config.skew else 0
         self._order = Order(self._due_us, ledger.acked_us, workload.most_ahead_us)
         self._sent = 0
         self._answers = _Answers(ledger, clock)
@@ -196,6 +200,7 @@ class _Load:
             rows = slice(first, min(first + ENCODED, len(ledger)))
             due_us = self._due_us[rows].tolist()
             keys, values = self._encode(ledger.session[rows], ledger.seq[rows], ledger.scheduled_us[rows])
+            places = self._places(ledger.session[rows])
             done = 0
             while done < len(keys):
                 now_us = clock()
@@ -211,7 +216,7 @@ class _Load:
                 room = self._window - self._unanswered
                 if due and room > 0:
                     end = done + min(due, room)
-                    done += self._hand_over(first + done, keys[done:end], values[done:end])
+                    done += self._hand_over(first + done, keys[done:end], values[done:end], places[done:end])
                     poll(0)
                 elif due:
                     poll(TICK_S)  # the queue is full; an answer makes room
@@ -260,13 +265,26 @@ class _Load:
         self._producer.poll(timeout_s)
         self._answers.enter()
 
-    def _hand_over(self, first: int, keys: Sequence[str | bytes | None], values: Sequence[str | bytes]) -> int:
+    def _places(self, session: npt.NDArray[np.uint32]) -> list[int]:
+        """Returns the partition of each event; BY_KEY if its key decides."""
+        if not self._partitions:
+            return [BY_KEY] * len(session)
+        places: list[int] = partitions(self._config.seed, session, self._partitions, self._config.skew).tolist()
+        return places
+
+    def _hand_over(
+        self,
+        first: int,
+        keys: Sequence[str | bytes | None],
+        values: Sequence[str | bytes],
+        places: Sequence[int],
+    ) -> int:
         """Gives these events (ledger rows from `first` on) to the client; returns how many it took."""
         end = first + len(keys)
         rows = iter(range(first, end))
         self._ledger.sent_us[first:end] = self._clock()
         reports = map(partial, repeat(self._on_delivery), rows)
-        calls = map(self._producer.produce, repeat(self._config.topic), values, keys, repeat(-1), reports)
+        calls = map(self._producer.produce, repeat(self._config.topic), values, keys, places, reports)
         taken = len(keys)
         try:
             deque(calls, maxlen=0)  # a loop that runs in C: a third more events/s than a `for` statement

@@ -28,6 +28,7 @@ from oncebench.commands.shared.options import (
     refuse_idle_on_lost,
     refuse_idle_outage,
     refuse_idle_postgres,
+    skew_option,
     start_timeout_option,
     work_dir_option,
     workload_option,
@@ -90,6 +91,7 @@ EARLIER_NAMES = {"delivery": "guarantee"}
 )
 @outage_option
 @workload_option
+@skew_option
 @records_options
 @checkpoint_option
 @click.option(

@@ -43,6 +43,7 @@ class StoredCell(TypedDict, closed=True):
     open_sessions: NotRequired[Count]
     record_bytes: NotRequired[Count]
     shape: NotRequired[str]
+    skew: NotRequired[_Seconds]
     seed: NotRequired[int]
     trigger_ms: NotRequired[Count]
     partitions: NotRequired[Count]

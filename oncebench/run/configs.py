@@ -81,6 +81,7 @@ def load_configs(cell: Cell, kafka: KafkaAccess, topics: Topics, folder: Path) -
         "sessions": cell.sessions,
         "shape": cell.shape,
         "record_bytes": cell.record_bytes,
+        "skew": cell.skew,
         "seed": cell.seed,
         "workload": cell.workload,
         **({"replayed": _replayed(cell)} if cell.records else {}),

@@ -45,6 +45,8 @@ class Cell:
         open_sessions: sessions that are in the pipeline's state before the load begins, and never end.
         record_bytes: shorter events are padded to so many bytes. 0: no padding (an event has about 110 bytes).
         shape: how the rate changes over time, see `loadgen.pacing`.
+        skew: how unevenly the sessions are spread over the partitions of the input, see `loadgen.session.partitions`;
+            0: by their keys.
         seed: seed of the load and of random kills.
         trigger_ms: time between micro-batches. 0: as fast as possible.
         partitions: partitions of input and output topics, and Spark tasks per batch.
@@ -81,6 +83,7 @@ class Cell:
     open_sessions: int = 0
     record_bytes: int = 0
     shape: str = "constant"
+    skew: float = 0.0
     seed: int = 1
     trigger_ms: int = 0
     partitions: int = 2
@@ -133,7 +136,15 @@ class Cell:
         if len(self.faults) <= MOST_FAULTS_LISTED:
             return self.title
         plain = replace(
-            self, faults=(), workload=SESSIONS, open_sessions=0, brokers=1, workers=0, generators=1, observers=1
+            self,
+            faults=(),
+            workload=SESSIONS,
+            skew=0.0,
+            open_sessions=0,
+            brokers=1,
+            workers=0,
+            generators=1,
+            observers=1,
         )
         configuration = plain.title.removesuffix(", healthy")
         return f"{configuration}, {len(self.faults)} faults{self._more_text}"
@@ -146,7 +157,8 @@ class Cell:
         observers = f", {self.observers} observers" if self.observers > 1 else ""
         state = f", {self.open_sessions} open sessions" if self.open_sessions else ""
         workload = "" if self.workload == SESSIONS else f", {self.workload}"
-        return workload + state + brokers + workers + generators + observers
+        skew = f", skew {self.skew:g}" if self.skew else ""
+        return workload + skew + state + brokers + workers + generators + observers
 
     def reproduce(self, program: Sequence[str] = ("oncebench", "run")) -> str:
         """The command that runs this cell again; options at their defaults are left out."""

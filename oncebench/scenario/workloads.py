@@ -69,6 +69,8 @@ class Workload:
             return "it has no sessions in the state. Leave out --open-sessions"
         if cell.record_bytes:
             return "the records have their own sizes. Leave out --record-bytes"
+        if cell.skew:
+            return "the records are spread by their own keys. Leave out --skew, and give --key FIELD"
         return None
 
 

@@ -53,6 +53,7 @@ class Form(BaseModel):
     duration: float | None = None
     sessions: int | None = None
     shape: str | None = None
+    skew: float | None = None
     record_bytes: int | None = None
     seed: int | None = None
     trigger: int | None = None

@@ -75,7 +75,7 @@ def _values(path: Path, context: click.Context, cell: Cell, postgres: str | None
         found[key] = given.get(str(option.name))
     found |= {"variant": cell.variant, "fault": list(cell.faults), "rate": cell.rate, "postgres": postgres}
     if cell.records:
-        found["workload"] = cell.workload
+        found |= {"workload": cell.workload, "skew": None}
     else:
         found |= dict.fromkeys(("records", "key", "passes"))
         if given["sessions"] is None and given["duration"] is None:

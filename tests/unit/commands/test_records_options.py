@@ -71,6 +71,7 @@ def test_a_file_on_the_command_line_replaces_the_length_of_a_scenario(folder: Pa
         ((*GOOD, "--sessions", "9"), "--records FILE gives the length of the load. Leave out --sessions, or send"),
         ((*GOOD, "--workload", "windows"), "--records FILE is a workload of its own. Leave out --workload windows"),
         ((*GOOD, "--record-bytes", "900"), "the records have their own sizes. Leave out --record-bytes"),
+        ((*GOOD, "--skew", "1"), "the records are spread by their own keys. Leave out --skew, and give --key FIELD"),
         ((*GOOD, "--open-sessions", "9"), "it has no sessions in the state. Leave out --open-sessions"),
         ((*GOOD, "--key", "custmer"), "--records: no record of orders.jsonl has the field 'custmer'. The fields of"),
         ((*GOOD[:4], "--key", "customer"), "--key has no effect without --records FILE"),
