@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from oncebench.cli import cli
 from oncebench.commands.run import asked_cell, run
 from oncebench.errors import ExitCode, UserError
+from oncebench.experiments.series import bytes_needed
 from oncebench.scenario.cell import Cell
 
 GOOD = ("--sink", "files-jsonl", "--guarantee", "exactly-once", "--records", "orders.jsonl")
@@ -62,6 +63,12 @@ def test_a_saved_run_finds_its_file_from_anywhere(folder: Path, monkeypatch: pyt
 def test_a_file_on_the_command_line_replaces_the_length_of_a_scenario(folder: Path) -> None:
     (folder / "s.toml").write_text('sink = "kafka"\nguarantee = "exactly-once"\nduration = 10\n')
     assert cell_of("s.toml", "--records", "orders.jsonl").sessions == 3
+
+
+def test_a_run_needs_room_for_the_records_of_its_file(folder: Path) -> None:
+    small = bytes_needed([cell_of(*GOOD, "--passes", "2")])
+    (folder / "orders.jsonl").write_text(('{"customer":"anna"' + " " * 80_000 + "}\n") * 250)
+    assert bytes_needed([cell_of(*GOOD, "--passes", "2")]) - small == 2 * 5 * 250 * 80_000, "2 passes, 5 copies"
 
 
 @pytest.mark.parametrize(
