@@ -98,7 +98,7 @@ def read_outputs(records: pa.Table, rows: Ints, release: Callable[[], None], *, 
         values: list[bytes | None] = batch["value"].to_numpy(zero_copy_only=False).tolist()
         regular = None if with_record else _all_regular(values)
         if regular is None:
-            read = [_read_one(value, with_record) for value in values]
+            read = [_read_one(value, with_record=True) if with_record else _read_one(value) for value in values]
             stated = pa.array([row.session_key for row in read], pa.string())
             numbers[piece] = [row.numbers for row in read]
             parsed[piece] = [row.parsed for row in read]
@@ -152,7 +152,7 @@ class _Row:
     parsed: bool = False
 
 
-def _read_one(value: bytes | None, with_record: bool) -> _Row:
+def _read_one(value: bytes | None, with_record: bool = False) -> _Row:
     try:
         row: Any = None if value is None else parse_json(value)
     except ValueError:
