@@ -111,6 +111,14 @@ def connect(config: LoadConfig) -> Producer:
         time.sleep(0.1)
 
 
+def partition_count(producer: Producer, config: LoadConfig) -> int:
+    """The number of partitions of the topic. Raises LoadError if no broker answers."""
+    try:
+        return len(producer.list_topics(config.topic, timeout=CONNECT_TIMEOUT_S).topics[config.topic].partitions)
+    except KafkaException as error:
+        raise LoadError(f"Kafka at {config.bootstrap_servers} does not answer any more: {reason(error)}") from error
+
+
 def _refuse_closed(config: LoadConfig) -> None:
     """Raises LoadError if this user may not write the topic. A broker that does not answer is found out later."""
     admin = AdminClient({**config.access.client, "log_level": 0})

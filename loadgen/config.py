@@ -12,6 +12,7 @@ from pydantic.dataclasses import dataclass
 
 from loadgen.errors import ConfigError
 from loadgen.pacing import Rate, Shape, parse_rate, parse_shape
+from loadgen.replay.file import RecordFile
 from loadgen.session import EVENTS_PER_SESSION, MAX_RECORD_BYTES
 from loadgen.share import Share
 from loadgen.workloads import SESSIONS, WORKLOADS
@@ -20,6 +21,12 @@ from oncebench.kafka_access.refused import AccessRefused
 
 MAX_SESSIONS = 10**8
 """A session key has eight digits."""
+
+MAX_SKEW = 10
+"""Of 1,000 sessions, less than one then comes to the second partition."""
+
+MAX_PASSES = 10**6
+"""Enough to make any load of any file; a load has at most MAX_SESSIONS."""
 
 MAX_GENERATORS = 64
 """Each is a process of 80 MB, and plans the whole load."""
@@ -44,6 +51,35 @@ def _whole(lowest: int, highest: int) -> Any:
     return Field(strict=True, ge=lowest, le=highest, description=f"a whole number from {lowest} to {highest}")
 
 
+@dataclass(frozen=True)
+class Replayed:
+    """The file of the workload `records`.
+
+    Attributes:
+        path, key: see `RecordFile`.
+        passes: how often the whole file is sent; None: as often as the sessions of the load need.
+        prefix: of the events' ids.
+    """
+
+    path: Path
+    key: str = ""
+    passes: Annotated[int | None, _whole(1, MAX_PASSES)] = 1
+    prefix: str = ""
+
+    @property
+    def file(self) -> RecordFile:
+        """The file."""
+        return RecordFile(self.path, self.key)
+
+    @cached_property
+    def events(self) -> int | None:
+        """The number of events of all passes, for which the whole file is read; None if they have no limit.
+
+        Raises ConfigError as `RecordFile.count`.
+        """
+        return None if self.passes is None else self.file.count() * self.passes
+
+
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", regex_engine="python-re"))
 class LoadConfig:
     """A load.
@@ -58,7 +94,9 @@ class LoadConfig:
         seed: start of the random numbers.
         events_per_session: the first events of each session; with fewer than 100 no session ends.
         record_bytes: shorter values are padded to this size.
-        workload: `sessions` or `windows`, see `loadgen.workloads`.
+        skew: how unevenly sessions are spread over the partitions, see `loadgen.session.partitions`; 0: by their keys.
+        workload: `sessions`, `windows` or `records`, see `loadgen.workloads`.
+        replayed: the file of the workload `records`, and None for the others. The load has at most its events.
         status_path: JSON-lines file for the status; only `python -m loadgen` writes it.
         client: further librdkafka settings (linger.ms). They may hold secrets and are never written.
         kafka_conf: a file of Java properties with the settings of the cluster, such as security.
@@ -80,9 +118,13 @@ class LoadConfig:
     seed: Annotated[int, _whole(0, 2**64 - 1)] = 0
     events_per_session: Annotated[int, _whole(1, EVENTS_PER_SESSION)] = EVENTS_PER_SESSION
     record_bytes: Annotated[int, _whole(0, MAX_RECORD_BYTES)] = 0
+    skew: Annotated[
+        float, Field(ge=0, le=MAX_SKEW, allow_inf_nan=False, description=f"a number from 0 to {MAX_SKEW}")
+    ] = 0.0
     workload: Annotated[
         str, Field(pattern=rf"^({'|'.join(WORKLOADS)})\Z", description=f"one of {', '.join(WORKLOADS)}")
     ] = SESSIONS.name
+    replayed: Annotated[Replayed | None, Field(description="an object with the path of a file")] = None
     status_path: Annotated[Path | None, Field(description="a path")] = None
     client: Mapping[str, str | int | float | bool] = field(default_factory=dict, repr=False)
     kafka_conf: Annotated[str, Field(description="a path")] = ""
@@ -100,13 +142,17 @@ class LoadConfig:
             raise ConfigError(_message(error.errors()[0])) from None
 
     def __post_init__(self) -> None:
-        self.parsed_shape()
+        parse_shape(self.shape, parse_rate(self.rate), self.sessions * self.events_per_session)
         if self.generator > self.generators:
             raise ConfigError(f"generator: {self.generator} is more than generators, {self.generators}")
         if self.generators > self.sessions:
             raise ConfigError(f"generators: {self.generators} are more than the {self.sessions} sessions of the load")
         if (self.generators > 1) != (self.meeting_dir is not None):
             raise ConfigError("meeting_dir: several generators need it to agree on the start, and one needs none")
+        if WORKLOADS[self.workload].replays != (self.replayed is not None):
+            raise ConfigError("replayed: the workload records needs it, and the others do not take it")
+        if self.skew and self.replayed is not None:
+            raise ConfigError("skew: the records of a file are spread by their own keys")
         for name in self.client:
             if name in _RESERVED:
                 raise ConfigError(f"client: {name!r} cannot be set: {_RESERVED[name]}")
@@ -128,12 +174,16 @@ class LoadConfig:
     @property
     def events(self) -> int:
         """Number of planned events of the whole load."""
-        return self.sessions * self.events_per_session
+        most = self.sessions * self.events_per_session
+        found = None if self.replayed is None else self.replayed.events
+        return most if found is None else min(most, found)
 
     @property
     def own_events(self) -> int:
         """Number of planned events of this process."""
-        return self.share.sessions(self.sessions) * self.events_per_session
+        whole, more = divmod(self.events, self.events_per_session)
+        own_more = more if self.share.sessions(whole + 1) > self.share.sessions(whole) else 0
+        return self.share.sessions(whole) * self.events_per_session + own_more
 
     def parsed_shape(self) -> Shape:
         """The shape as an object; raises ConfigError as `parse_shape` does."""

@@ -22,12 +22,13 @@ import numpy as np
 import numpy.typing as npt
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from loadgen.client import connect, number_setting, reason
+from loadgen.client import connect, number_setting, partition_count, reason
 from loadgen.config import LoadConfig
 from loadgen.ledger import Ledger, Plan
 from loadgen.meeting import meet
-from loadgen.schedule import schedule
-from loadgen.session import encode
+from loadgen.replay.events import Replay, schedule_in_order
+from loadgen.schedule import Block, schedule
+from loadgen.session import encode, partitions
 from loadgen.status import Status, Summary, lateness
 from loadgen.workloads import LATE_BY_US, WORKLOADS, Order
 from oncebench.kafka_repair.addresses import Repair
@@ -58,7 +59,16 @@ FLUSH_GRACE_S = 10.0
 UNKNOWN_OFFSET = -1
 """In the ledger: the event is in the topic, at an offset that Kafka did not report."""
 
+BY_KEY = -1
+"""In place of a partition: librdkafka's PARTITION_UA, for which the key decides."""
+
 Stop = Event | Callable[[], bool]
+
+Encoder = Callable[
+    [npt.NDArray[np.uint32], npt.NDArray[np.uint8], npt.NDArray[np.int64]],
+    tuple[Sequence[str | bytes | None], Sequence[str | bytes]],
+]
+"""Returns keys and values of events, from columns of the ledger: session, seq, scheduled_us."""
 
 
 def run_load(
@@ -99,7 +109,7 @@ def plan_load(config: LoadConfig, clock: Callable[[], int], stopped: Callable[[]
     """
     ledger = Ledger.create(config.ledger_dir, config.own_events)
     filled = 0
-    for whole in schedule(config.seed, config.sessions, config.parsed_shape(), config.events_per_session):
+    for whole in _planned(config):
         block = config.share.of(whole)
         rows = slice(filled, filled + len(block.seq))
         ledger.session[rows], ledger.seq[rows], ledger.scheduled_us[rows] = block
@@ -131,6 +141,20 @@ def plan_load(config: LoadConfig, clock: Callable[[], int], stopped: Callable[[]
     return ledger
 
 
+def _planned(config: LoadConfig) -> Iterator[Block]:
+    """The events of the whole load."""
+    if config.replayed is not None:
+        return schedule_in_order(config.events, config.parsed_shape())
+    return schedule(config.seed, config.sessions, config.parsed_shape(), config.events_per_session)
+
+
+def _encoder(config: LoadConfig) -> Encoder:
+    """Returns the function that encodes consecutive events."""
+    if config.replayed is not None:
+        return Replay(config.replayed.file, config.seed, config.replayed.prefix).encode
+    return partial(encode, config.seed, record_bytes=config.record_bytes)
+
+
 def anchored_clock() -> Callable[[], int]:
     """A clock of epoch µs that never jumps: starts at the wall clock, continues monotonically."""
     offset_ns = time.time_ns() - time.monotonic_ns()
@@ -157,6 +181,8 @@ class _Load:
         # A late event is due with the event before it.
         late = workload.late_every is not None
         self._due_us = np.maximum.accumulate(ledger.scheduled_us) if late else ledger.scheduled_us
+        self._encode = _encoder(config)
+        self._partitions = partition_count(producer, config) if config.skew else 0
         self._order = Order(self._due_us, ledger.acked_us, workload.most_ahead_us)
         self._sent = 0
         self._answers = _Answers(ledger, clock)
@@ -173,10 +199,8 @@ class _Load:
         for first in range(0, len(ledger), ENCODED):
             rows = slice(first, min(first + ENCODED, len(ledger)))
             due_us = self._due_us[rows].tolist()
-            keys, values = encode(
-                self._config.seed, ledger.session[rows], ledger.seq[rows], ledger.scheduled_us[rows],
-                self._config.record_bytes,
-            )  # fmt: skip
+            keys, values = self._encode(ledger.session[rows], ledger.seq[rows], ledger.scheduled_us[rows])
+            places = self._places(ledger.session[rows])
             done = 0
             while done < len(keys):
                 now_us = clock()
@@ -192,7 +216,7 @@ class _Load:
                 room = self._window - self._unanswered
                 if due and room > 0:
                     end = done + min(due, room)
-                    done += self._hand_over(first + done, keys[done:end], values[done:end])
+                    done += self._hand_over(first + done, keys[done:end], values[done:end], places[done:end])
                     poll(0)
                 elif due:
                     poll(TICK_S)  # the queue is full; an answer makes room
@@ -241,13 +265,26 @@ class _Load:
         self._producer.poll(timeout_s)
         self._answers.enter()
 
-    def _hand_over(self, first: int, keys: list[str], values: list[str]) -> int:
+    def _places(self, session: npt.NDArray[np.uint32]) -> list[int]:
+        """Returns the partition of each event; BY_KEY if its key decides."""
+        if not self._partitions:
+            return [BY_KEY] * len(session)
+        places: list[int] = partitions(self._config.seed, session, self._partitions, self._config.skew).tolist()
+        return places
+
+    def _hand_over(
+        self,
+        first: int,
+        keys: Sequence[str | bytes | None],
+        values: Sequence[str | bytes],
+        places: Sequence[int],
+    ) -> int:
         """Gives these events (ledger rows from `first` on) to the client; returns how many it took."""
         end = first + len(keys)
         rows = iter(range(first, end))
         self._ledger.sent_us[first:end] = self._clock()
         reports = map(partial, repeat(self._on_delivery), rows)
-        calls = map(self._producer.produce, repeat(self._config.topic), values, keys, repeat(-1), reports)
+        calls = map(self._producer.produce, repeat(self._config.topic), values, keys, places, reports)
         taken = len(keys)
         try:
             deque(calls, maxlen=0)  # a loop that runs in C: a third more events/s than a `for` statement

@@ -23,7 +23,7 @@ LAST_SEQ = EVENTS_PER_SESSION - 1
 VALUES = 1_000_000
 """Values are 0..999,999, so no sum of them overflows."""
 
-STREAM_START, STREAM_SPREAD, STREAM_POSITION, STREAM_VALUE, STREAM_PAD = range(5)
+STREAM_START, STREAM_SPREAD, STREAM_POSITION, STREAM_VALUE, STREAM_PAD, STREAM_PARTITION = range(6)
 """One independent stream of random numbers per purpose."""
 
 MOST_KEYS = 10_000
@@ -88,6 +88,16 @@ def values(seed: int, session: npt.NDArray[np.uint32], seq: npt.NDArray[np.uint8
     """The `value` of each event (0..999,999), determined by seed, session and seq."""
     counters = session.astype(np.uint64) * np.uint64(EVENTS_PER_SESSION) + seq
     return (random_bits(seed, STREAM_VALUE, counters) % np.uint64(VALUES)).astype(np.int64)
+
+
+def partitions(seed: int, session: npt.NDArray[np.uint32], count: int, skew: float) -> npt.NDArray[np.int64]:
+    """The partition of each session in a skewed load, determined by seed and session.
+
+    The share of partition p of `count` (from 0) is proportional to 1 / (p + 1) ** skew (Zipf's law).
+    """
+    weights = 1.0 / np.arange(1, count + 1, dtype=np.float64) ** skew
+    ends = np.cumsum(weights)[:-1] / weights.sum()
+    return np.searchsorted(ends, uniform(seed, STREAM_PARTITION, session.astype(np.uint64)), side="right")
 
 
 def encode(

@@ -1,6 +1,6 @@
 """The workloads that the generator can plan: how each changes the events of the schedule.
 
-All workloads have the sessions, keys and values of `loadgen.schedule` and `loadgen.session`, so their loads compare.
+The first two have the sessions, keys and values of `loadgen.schedule` and `loadgen.session`, so their loads compare.
 
 **sessions** changes nothing.
 
@@ -11,6 +11,8 @@ All workloads have the sessions, keys and values of `loadgen.schedule` and `load
 - All other events are certainly in time: no event is sent while an event that is `most_ahead_us` older has no answer
   from Kafka. So a watermark that follows the newest event by `most_ahead_us` or more is never ahead of an event that is
   still to come, whichever partitions a batch reads.
+
+**records** sends the lines of a file instead (`loadgen.replay`).
 """
 
 from collections.abc import Mapping
@@ -42,11 +44,13 @@ class Workload:
     Attributes:
         late_every: one late event in the first of this many sessions; None: no event is late.
         most_ahead_us: see the module; None: no event waits for another.
+        replays: whether the events are the lines of a file.
     """
 
     name: str
     late_every: int | None = None
     most_ahead_us: int | None = None
+    replays: bool = False
 
     def late(self, session: npt.NDArray[np.uint32], seq: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
         """Which of these events are late."""
@@ -56,8 +60,9 @@ class Workload:
 
 SESSIONS = Workload("sessions")
 WINDOWS = Workload("windows", LATE_EVERY, MOST_AHEAD_US)
+RECORDS = Workload("records", replays=True)
 
-WORKLOADS: Mapping[str, Workload] = {workload.name: workload for workload in (SESSIONS, WINDOWS)}
+WORKLOADS: Mapping[str, Workload] = {workload.name: workload for workload in (SESSIONS, WINDOWS, RECORDS)}
 
 
 class Order:

@@ -27,7 +27,7 @@ from oncebench.kafka_access.refused import AccessRefused
 TRIGGER_ASAP = 0
 TUNED, AS_SHIPPED = "tuned", "as-shipped"
 CHANGELOG, SNAPSHOTS = "changelog", "snapshots"
-SESSIONS, WINDOWS = "sessions", "windows"
+SESSIONS, WINDOWS, RECORDS = "sessions", "windows", "records"
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class PipelineConfig:
         sink_id: permanent name of this pipeline in the sink; letters, digits, `.`, `_` and `-`.
         checkpoint: the place of Spark's checkpoint and of our journal: a path, or `s3://bucket/folder`.
         record: the run folder; progress.jsonl, hits.jsonl and trace.jsonl go there.
-        workload: the query, `sessions` (`pipeline.query`) or `windows` (`pipeline.workloads`).
+        workload: the query, `sessions` (`pipeline.query`), `windows` or `records` (`pipeline.workloads`).
         partitions: tasks per batch (state partitions and writers).
         trigger_ms: time between micro-batches; 0: as fast as possible.
         max_events_per_batch: limit of one batch; None: all available events. The default is what a pipeline processes
@@ -207,7 +207,7 @@ _FOLDERS = ("checkpoint", "record")
 _MAY_BE_SECRET = ("kafka", "kafka_conf", "spark", "output")
 _ONE_OF = {
     "on_lost": ("rewrite", "drop"), "checkpoint_writing": (TUNED, AS_SHIPPED), "state_store": (CHANGELOG, SNAPSHOTS),
-    "workload": (SESSIONS, WINDOWS),
+    "workload": (SESSIONS, WINDOWS, RECORDS),
 }  # fmt: skip
 _AT_LEAST = {
     "partitions": 1, "trigger_ms": TRIGGER_ASAP, "max_events_per_batch": 1, "session_timeout_ms": 1,

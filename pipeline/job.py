@@ -176,7 +176,7 @@ class Job:
         config, kind = self.config, target.kind
         protocol = protocol_of(kind, target.support)
         rows = query_of(config.workload)(spark, config)
-        check_query(rows)
+        check_query(rows, config.workload)
         if kind.commits_per_task(target.support):
             refuse_without_shuffle(rows, config.partitions, KEY)
         rows = rows_for(kind.takes, rows)

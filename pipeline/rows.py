@@ -14,6 +14,8 @@ from oncebench.delivery.contract import RECORDS
 from oncebench.delivery.digest import quoted
 from oncebench.delivery.errors import RefusedStart
 from oncebench.sinks.records import row_as_json
+from pipeline.config import RECORDS as OWN_RECORDS
+from pipeline.config import SESSIONS
 
 # In the column order of files and tables.
 SCHEMA = StructType(
@@ -32,12 +34,20 @@ KEY = "session_key"
 # The columns that identify a row, for sinks that overwrite rows (PostgreSQL's upsert).
 ID = ("session_key", "j")
 
+# The columns of the workload `records`: the record itself is in one more column.
+WITH_RECORD = StructType([*SCHEMA.fields, StructField("record", StringType())])
+
 RECORD_SCHEMA = StructType([StructField("key", StringType()), StructField("value", StringType())])
 
 
-def schema_for(takes: str) -> StructType:
+def schema_of(workload: str) -> StructType:
+    """Returns the columns of a workload's rows."""
+    return WITH_RECORD if workload == OWN_RECORDS else SCHEMA
+
+
+def schema_for(takes: str, workload: str = SESSIONS) -> StructType:
     """Returns the columns that a sink gets: the row's own, or key and value."""
-    return RECORD_SCHEMA if takes == RECORDS else SCHEMA
+    return RECORD_SCHEMA if takes == RECORDS else schema_of(workload)
 
 
 def rows_for(takes: str, rows: DataFrame) -> DataFrame:
@@ -45,18 +55,20 @@ def rows_for(takes: str, rows: DataFrame) -> DataFrame:
     if takes != RECORDS:
         return rows
     kept = [name for name in rows.columns if name == quarantine.COLUMN]
-    return rows.select(f.col(quoted(KEY)).cast("string").alias("key"), row_as_json(ROW).alias("value"), *kept)
+    row = [name for name in rows.columns if name != quarantine.COLUMN]
+    return rows.select(f.col(quoted(KEY)).cast("string").alias("key"), row_as_json(row).alias("value"), *kept)
 
 
-def check_query(rows: DataFrame) -> None:
-    """Checks that a query has the columns of SCHEMA, and no others except a quarantine column.
+def check_query(rows: DataFrame, workload: str = SESSIONS) -> None:
+    """Checks that a query has the columns of its workload, and no others except a quarantine column.
 
     Raises:
         RefusedStart: a column is missing, of another type, or unknown. See also `check_columns`.
     """
     check_columns(rows.schema)
     found: Mapping[str, DataType] = {field.name: field.dataType for field in rows.schema}
-    for field in SCHEMA:
+    wanted = schema_of(workload)
+    for field in wanted:
         kind = found[field.name].simpleString() if field.name in found else "missing"
         if kind != field.dataType.simpleString():
             raise RefusedStart(
@@ -64,7 +76,7 @@ def check_query(rows: DataFrame) -> None:
                 f"{field.dataType.simpleString()}. Cast or add it in the query, or change SCHEMA in rows.py."
             )
     for name in found:
-        if name not in ROW and name != quarantine.COLUMN:
+        if name not in wanted.names and name != quarantine.COLUMN:
             raise RefusedStart(
                 f"the query in pipeline/query.py has a column {name!r} that SCHEMA in pipeline/rows.py does not have. "
                 "Drop it in the query, or add it to SCHEMA."

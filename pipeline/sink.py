@@ -57,5 +57,5 @@ def open_sink(kind: SinkKind, config: PipelineConfig, driver: str = "") -> Sink:
             driver=driver or uuid.uuid4().hex,
         )
     )
-    sink.check_schema(schema_for(kind.takes))
+    sink.check_schema(schema_for(kind.takes, config.workload))
     return sink

@@ -28,11 +28,13 @@ from oncebench.commands.shared.options import (
     refuse_idle_on_lost,
     refuse_idle_outage,
     refuse_idle_postgres,
+    skew_option,
     start_timeout_option,
     work_dir_option,
     workload_option,
 )
 from oncebench.commands.shared.postgres import given_postgres, postgres_option
+from oncebench.commands.shared.records import records_options, with_records
 from oncebench.commands.shared.writable import refuse_unwritable, refuse_unwritable_results, write_whole
 from oncebench.delivery.failpoints import FORM
 from oncebench.errors import ExitCode
@@ -89,6 +91,8 @@ EARLIER_NAMES = {"delivery": "guarantee"}
 )
 @outage_option
 @workload_option
+@skew_option
+@records_options
 @checkpoint_option
 @click.option(
     "--save",
@@ -170,7 +174,7 @@ def asked_cell(context: click.Context, kafka: KafkaAccess | None) -> Cell:
         support = support_of(sink, guarantee, variant)
         refuse_idle_postgres([sink])
         cell = replace(
-            base_cell(**options),
+            base_cell(**with_records(options)),
             sink=sink,
             guarantee=guarantee,
             variant=support.variant,

@@ -122,9 +122,17 @@ def bytes_needed(cells: Sequence[Cell]) -> int:
     kept = sum(
         _events(cell)
         * (RECORD_BYTES_PER_EVENT + cell.brokers * BROKER_BYTES_PER_EVENT + (1 + cell.brokers) * cell.record_bytes)
+        + _replayed_bytes(cell)
         for cell in cells
     )
     return BASE_BYTES + kept + WORKING_BYTES_PER_EVENT * max(map(_events, cells), default=0)
+
+
+def _replayed_bytes(cell: Cell) -> int:
+    """Returns the disk space of the records of a user's file: as events and as rows, stored, read, and observed."""
+    if not cell.records:
+        return 0
+    return (3 + 2 * cell.brokers) * Path(cell.records).stat().st_size * cell.passes
 
 
 def _events(cell: Cell) -> int:

@@ -30,7 +30,7 @@ from oncebench.report.replication import replication_lines
 from oncebench.report.schema import Fault, RecoveryMarks, Report
 from oncebench.report.tables.notes import OUTAGE, includes_outage
 from oncebench.scenario.fault_matrix import RANDOM_KILL
-from pipeline.config import SESSIONS, WINDOWS
+from pipeline.config import RECORDS, SESSIONS, WINDOWS
 
 _MEANING = {
     "kept": "the promise was kept",
@@ -39,7 +39,15 @@ _MEANING = {
     "vacuous": "nothing was tested",
 }
 # From when on the latency of a row counts.
-_LATENCY_FROM = {SESSIONS: "scheduled end event", WINDOWS: "end of the window"}
+_LATENCY_FROM = {
+    SESSIONS: "scheduled end event", WINDOWS: "end of the window", RECORDS: "scheduled time of the record",
+}  # fmt: skip
+# What a row is made of, and how many there were.
+_UNITS = {
+    SESSIONS: "  sessions    {of_load:,} of {acknowledged:,} finished",
+    WINDOWS: "  windows     {of_load:,} of {acknowledged:,} sessions, {late:,} late events left out",
+    RECORDS: "  records     {of_load:,} in the input topic",
+}
 _QUANTILES: tuple[Quantile, ...] = ("p50", "p95", "p99", "p999")
 
 
@@ -145,19 +153,20 @@ def _counts(report: Report) -> list[str]:
     # Older reports do not count them. Every session that Kafka acknowledged is finished, so the others are priming.
     primed = sessions.get("primed", max(0, sessions["finished"] - sessions["acknowledged"]))
     of_load, before = sessions["finished"] - primed, primed * rows["expected"] // max(1, sessions["finished"])
-    late = report.get("events", {}).get("late")
     return [
-        (
-            f"  sessions    {of_load:,} of {sessions['acknowledged']:,} finished"
-            if late is None
-            else f"  windows     {of_load:,} of {sessions['acknowledged']:,} sessions, {late:,} late events left out"
-        )
-        + (f", after {primed:,} for warm-up" if primed else ""),
+        _units(report, of_load) + (f", after {primed:,} for warm-up" if primed else ""),
         f"  rows        {rows['expected'] - before:,} expected"
         + (f" + {before:,} from warm-up" if primed else "")
         + f", {rows['visible']:,} visible{' in all' if primed else ''}, "
         f"{rows['lost']:,} lost, {rows['duplicated']:,} duplicated",
     ]
+
+
+def _units(report: Report, of_load: int) -> str:
+    """How many sessions of the load finished, or what the workload has in their place."""
+    late = report.get("events", {}).get("late", 0)
+    form = _UNITS.get(workload_of(report), _UNITS[SESSIONS])
+    return form.format(of_load=of_load, acknowledged=report["sessions"]["acknowledged"], late=late)
 
 
 def _why_no_speed(report: Report) -> list[str]:

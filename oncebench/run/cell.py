@@ -50,7 +50,7 @@ from oncebench.observe.final_read import final_reads
 from oncebench.observe.resources import PIPELINE, Use
 from oncebench.processes.child import Child
 from oncebench.record.numbered import numbered
-from oncebench.run.configs import load_configs, observer_configs, pipeline_config
+from oncebench.run.configs import load_configs, observer_configs, pipeline_config, warm_up_file
 from oncebench.run.extra_load.closing import CLOSING_EVENTS, send_closing
 from oncebench.run.extra_load.warm_up import WARM_UP_BATCHES, WARM_UP_SESSIONS, open_sessions, send_warm_up
 from oncebench.run.interrupt import nothing_to_report
@@ -227,11 +227,14 @@ class _Run:
     def _warm_up(self) -> None:
         """Runs the warm-up batches, so that the load is not measured with Spark's start-up costs."""
         sessions = WARM_UP_BATCHES * WARM_UP_SESSIONS
-        phase = replace(WARMING_UP, waits_for=f"{sessions} {WARMING_UP.waits_for}")
+        ahead = f"{sessions * EVENTS_PER_SESSION:,} records ahead of the load"
+        phase = replace(WARMING_UP, waits_for=ahead if self.cell.records else f"{sessions} {WARMING_UP.waits_for}")
         remedy = ", and check that the sink's function returns" if self.cell.black_box else ""
         for number in range(WARM_UP_BATCHES):
             self._wait_for_servers()
-            self.progress.sent_ahead += send_warm_up(self.lab.kafka.access, self.topics.input, self.folder, number)
+            self.progress.sent_ahead += send_warm_up(
+                self.lab.kafka.access, self.topics.input, self.folder, number, warm_up_file(self.cell, number)
+            )
             timeout = ProgressTimeout(self.lab.start_timeout_s + self.cell.trigger_ms / 1000, self._warming_up)
             self._require(phase, self.progress.has_read_ahead, timeout, remedy)
 

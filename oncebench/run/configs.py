@@ -81,14 +81,26 @@ def load_configs(cell: Cell, kafka: KafkaAccess, topics: Topics, folder: Path) -
         "sessions": cell.sessions,
         "shape": cell.shape,
         "record_bytes": cell.record_bytes,
+        "skew": cell.skew,
         "seed": cell.seed,
         "workload": cell.workload,
+        **({"replayed": _replayed(cell)} if cell.records else {}),
     }
     return [
         {**whole, "ledger_dir": str(folder / ledger), "status_path": str(folder / status),
          **_share(number, cell.generators, folder)}
         for number, (ledger, status) in enumerate(zip(ledgers, statuses, strict=True), 1)
     ]  # fmt: skip
+
+
+def warm_up_file(cell: Cell, number: int) -> dict[str, Any] | None:
+    """Returns the file of warm-up batch `number`: the first records of the load, under ids of their own."""
+    return {**_replayed(cell), "passes": None, "prefix": f"w{number}-"} if cell.records else None
+
+
+def _replayed(cell: Cell) -> dict[str, Any]:
+    """Returns the cell's file as a generator takes it (`loadgen.config.Replayed`)."""
+    return {"path": str(Path(cell.records).absolute()), "key": cell.records_key, "passes": cell.passes}
 
 
 def _share(number: int, generators: int, folder: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from oncebench.scenario.cell import Cell
 from oncebench.servers.kafka.topics import Kafka
 from oncebench.sinks.registry import suite_sinks
 from oncebench.sinks.suite import Place
-from pipeline.rows import KEY, SCHEMA
+from pipeline.rows import KEY, schema_of
 
 # Records of 1 MB and their headers must fit into the quarantine topic. Copies have the timestamps of their originals,
 # so no retention may delete an old one before it is judged.
@@ -51,7 +51,7 @@ def make_topics(cell: Cell, kafka: Kafka, run: str, folder: Path) -> Topics:
         partitions=cell.partitions,
         kafka=kafka.access,
         make_topic=lambda name: make(name, OUTPUT_CONFIG),
-        schema=SCHEMA,
+        schema=schema_of(cell.workload),
         key=KEY,
         black_box=cell.black_box,
     )

@@ -37,11 +37,16 @@ class Cell:
         outage_s: seconds between a random kill and the restart. Under exactly-once such a kill waits until the pipeline
             commits a Kafka transaction, and the commit does not reach the broker.
         workload: what the pipeline computes, see `oncebench.scenario.workloads`.
+        records: a file of JSON lines, for the workload `records` only.
+        records_key: the field of a record that is its key in Kafka; empty: the records have no key.
+        passes: how often the file is sent.
         rate: events per second, or "max": the whole load is in the topic before the pipeline starts.
         sessions: number of sessions, of `EVENTS_PER_SESSION` events each.
         open_sessions: sessions that are in the pipeline's state before the load begins, and never end.
         record_bytes: shorter events are padded to so many bytes. 0: no padding (an event has about 110 bytes).
         shape: how the rate changes over time, see `loadgen.pacing`.
+        skew: how unevenly the sessions are spread over the partitions of the input, see `loadgen.session.partitions`;
+            0: by their keys.
         seed: seed of the load and of random kills.
         trigger_ms: time between micro-batches. 0: as fast as possible.
         partitions: partitions of input and output topics, and Spark tasks per batch.
@@ -70,11 +75,15 @@ class Cell:
     random_kills: int = 0
     outage_s: float = 0.0
     workload: str = SESSIONS
+    records: str = ""
+    records_key: str = ""
+    passes: int = 1
     rate: float | str = 2000.0
     sessions: int = 200
     open_sessions: int = 0
     record_bytes: int = 0
     shape: str = "constant"
+    skew: float = 0.0
     seed: int = 1
     trigger_ms: int = 0
     partitions: int = 2
@@ -127,7 +136,15 @@ class Cell:
         if len(self.faults) <= MOST_FAULTS_LISTED:
             return self.title
         plain = replace(
-            self, faults=(), workload=SESSIONS, open_sessions=0, brokers=1, workers=0, generators=1, observers=1
+            self,
+            faults=(),
+            workload=SESSIONS,
+            skew=0.0,
+            open_sessions=0,
+            brokers=1,
+            workers=0,
+            generators=1,
+            observers=1,
         )
         configuration = plain.title.removesuffix(", healthy")
         return f"{configuration}, {len(self.faults)} faults{self._more_text}"
@@ -140,7 +157,8 @@ class Cell:
         observers = f", {self.observers} observers" if self.observers > 1 else ""
         state = f", {self.open_sessions} open sessions" if self.open_sessions else ""
         workload = "" if self.workload == SESSIONS else f", {self.workload}"
-        return workload + state + brokers + workers + generators + observers
+        skew = f", skew {self.skew:g}" if self.skew else ""
+        return workload + skew + state + brokers + workers + generators + observers
 
     def reproduce(self, program: Sequence[str] = ("oncebench", "run")) -> str:
         """The command that runs this cell again; options at their defaults are left out."""
@@ -150,12 +168,14 @@ class Cell:
             value = getattr(self, field.name)
             if field.name in ("sink", "guarantee", "variant") or value == getattr(default, field.name):
                 continue
+            if field.name == "sessions" and self.records:  # the file gives their number
+                continue
             if field.name in _REPEATED:
                 words += [word for each in value for word in (_REPEATED[field.name], each)]
             else:
                 text = f"{value:.0f}" if isinstance(value, float) and value.is_integer() else f"{value}"
                 words += [_OPTIONS.get(field.name, "--" + field.name.replace("_", "-")), text]
-        words += [] if "--sessions" in words else ["--sessions", str(self.sessions)]
+        words += [] if "--sessions" in words or self.records else ["--sessions", str(self.sessions)]
         return shlex.join(words)
 
     def as_json(self) -> dict[str, Any]:
@@ -168,6 +188,7 @@ _REPEATED = {"faults": "--fault", "spark_conf": "--spark-conf"}
 # Options whose name differs from the field's.
 _OPTIONS = {
     "outage_s": "--outage",
+    "records_key": "--key",
     "trigger_ms": "--trigger",
     "transaction_timeout_ms": "--transaction-timeout",
     "warmup_s": "--warmup",

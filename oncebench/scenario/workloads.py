@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from oncebench.delivery.failpoints import parse_fault
 from oncebench.faults.catalogue import FAULTS
 from oncebench.scenario.cell import Cell
-from pipeline.config import SESSIONS, WINDOWS
+from pipeline.config import RECORDS, SESSIONS, WINDOWS
 from pipeline.workloads.settings import DELAY_MS, WINDOW_MS
 
 
@@ -31,15 +31,21 @@ class Workload:
         closing_s: seconds from the last event of the load to the events that move the watermark beyond all of it;
             None: no row waits for a watermark.
         needs_warm_watermark: whether the pipeline must have a watermark before the load, and keep it.
+        replays: whether the events are the lines of a user's file.
     """
 
     name: str
     description: str
     closing_s: float | None = None
     needs_warm_watermark: bool = False
+    replays: bool = False
 
     def why_not(self, cell: Cell) -> str | None:
         """Why the cell cannot run this workload; None if it can."""
+        if self.replays:
+            return self._why_not_replayed(cell)
+        if cell.records:
+            return "it takes no file. Leave out --records"
         if not self.needs_warm_watermark:
             return None
         if cell.rate == "max":
@@ -56,6 +62,17 @@ class Workload:
                 return f"fault {text} takes the watermark away with the checkpoint. Choose another fault"
         return None
 
+    def _why_not_replayed(self, cell: Cell) -> str | None:
+        if not cell.records:
+            return "it needs a file. Give --records FILE"
+        if cell.open_sessions:
+            return "it has no sessions in the state. Leave out --open-sessions"
+        if cell.record_bytes:
+            return "the records have their own sizes. Leave out --record-bytes"
+        if cell.skew:
+            return "the records are spread by their own keys. Leave out --skew, and give --key FIELD"
+        return None
+
 
 WORKLOADS: Mapping[str, Workload] = {
     workload.name: workload
@@ -68,5 +85,6 @@ WORKLOADS: Mapping[str, Workload] = {
             closing_s=(WINDOW_MS + DELAY_MS) / 1000 + 1.0,
             needs_warm_watermark=True,
         ),
+        Workload(RECORDS, "each line of --records FILE as one row", replays=True),
     )
 }

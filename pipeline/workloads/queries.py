@@ -11,11 +11,15 @@ from typing import cast
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.config import SESSIONS, WINDOWS, PipelineConfig
+from pipeline.config import RECORDS, SESSIONS, WINDOWS, PipelineConfig
 
 Query = Callable[[SparkSession, PipelineConfig], DataFrame]
 # The module of each query. Its function is `query`.
-QUERIES: Mapping[str, str] = {SESSIONS: "pipeline.query", WINDOWS: "pipeline.workloads.windows"}
+QUERIES: Mapping[str, str] = {
+    SESSIONS: "pipeline.query",
+    WINDOWS: "pipeline.workloads.windows",
+    RECORDS: "pipeline.workloads.records",
+}
 
 
 def query_of(workload: str) -> Query:

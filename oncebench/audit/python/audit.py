@@ -167,7 +167,7 @@ def audit(
             "foreign": source.foreign_events,
             "quarantined": record.quarantine.table.num_rows,
             "quarantined_for_another_reason": quarantine.wrong_reason,
-            **({} if expected.parts is None else {"late": expected.parts.late}),
+            **({} if expected.parts is None or expected.parts.late is None else {"late": expected.parts.late}),
         },
         invalid=expected.invalid.counts(),
         latency=_latency(

@@ -79,13 +79,13 @@ class Parts:
         names: of all sessions, finished or not; the events of a row have one of them.
         session: of each event in `Expected.events`, index into `names`.
         events: [sessions, rows] The number of events of each expected row.
-        late: how many events the pipeline must leave out, because they came too late.
+        late: how many events the pipeline must leave out, because they came too late; None: none can be late.
     """
 
     names: list[str]
     session: Ints
     events: Ints
-    late: int = 0
+    late: int | None = 0
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,7 @@ class Expected:
         unfinished: the number of events so far, by session key; of the last one if there are several.
         never_ended: (key, text) of the records of timers that the quarantine may hold (`history.evidence`).
         earlier: only for keys in several partitions, (partition, offset) of the session's last events in the others.
+        with_record: whether a row also has a record, whose bytes `total` counts and `checksum` digests.
     """
 
     session_keys: list[str]
@@ -116,6 +117,7 @@ class Expected:
     never_ended: Set[tuple[bytes | None, bytes | None]] = frozenset()
     earlier: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     parts: Parts | None = None
+    with_record: bool = False
 
     @property
     def rows(self) -> int:

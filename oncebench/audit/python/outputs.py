@@ -8,6 +8,7 @@ What can go wrong: nothing raises. A value that cannot be read has no id (`id` i
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -24,6 +25,8 @@ from oncebench.audit.python.records import Bools, Ints, Numbers, by_appearance, 
 
 FIELDS = ("session_key", "j", "events", "total", "checksum", "ended_at")
 NUMBERS = len(FIELDS) - 1
+RECORD = "record"
+DIGITS = 15  # hexadecimal
 STEP = 1_024  # values turned into dicts at a time; with many more, garbage collection takes most of the time
 _FIELDS_OF = itemgetter(*FIELDS)
 _INT64 = range(-(2**63), 2**63)  # what a column of Arrow or numpy can hold
@@ -62,10 +65,19 @@ class Outputs:
         )
 
 
-def read_outputs(records: pa.Table, rows: Ints, release: Callable[[], None]) -> Outputs:
+def digest_of(record: bytes) -> int:
+    """Returns the digest that the row of a user's record has: the first 60 bits of its SHA-256."""
+    return int(hashlib.sha256(record).hexdigest()[:DIGITS], 16)
+
+
+def read_outputs(records: pa.Table, rows: Ints, release: Callable[[], None], *, with_record: bool = False) -> Outputs:
     """Reads these rows of `records`, from the binary columns `key` and `value`; `release` as in `pieces`.
 
     The values are read in the order of the records. The result has the order of `rows`, in which no row is twice.
+
+    Args:
+        with_record: whether a value also has the field `record`. It is well-formed if `total` is the number of the
+            record's bytes, and `checksum` its digest.
     """
     wanted = np.zeros(records.num_rows, dtype=bool)
     wanted[rows] = True
@@ -84,9 +96,9 @@ def read_outputs(records: pa.Table, rows: Ints, release: Callable[[], None]) -> 
         piece = slice(first, first + batch.num_rows)
         first = piece.stop
         values: list[bytes | None] = batch["value"].to_numpy(zero_copy_only=False).tolist()
-        regular = _all_regular(values)
+        regular = None if with_record else _all_regular(values)
         if regular is None:
-            read = [_read_one(value) for value in values]
+            read = [_read_one(value, with_record=True) if with_record else _read_one(value) for value in values]
             stated = pa.array([row.session_key for row in read], pa.string())
             numbers[piece] = [row.numbers for row in read]
             parsed[piece] = [row.parsed for row in read]
@@ -140,7 +152,7 @@ class _Row:
     parsed: bool = False
 
 
-def _read_one(value: bytes | None) -> _Row:
+def _read_one(value: bytes | None, with_record: bool = False) -> _Row:
     try:
         row: Any = None if value is None else parse_json(value)
     except ValueError:
@@ -148,9 +160,17 @@ def _read_one(value: bytes | None) -> _Row:
     if type(row) is not dict or not _is_text(row.get("session_key")) or not _is_int64(row.get("j")):
         return _Row()
     numbers: tuple[Any, ...] = tuple(row.get(name) for name in FIELDS[1:])
-    if row.keys() == set(FIELDS) and all(map(_is_int64, numbers)):
+    whole = row.keys() == {*FIELDS, RECORD} and _has_record(row) if with_record else row.keys() == set(FIELDS)
+    if whole and all(map(_is_int64, numbers)):
         return _Row(row["session_key"], numbers, parsed=True)
     return _Row(row["session_key"], (row["j"], 0, 0, 0, 0))
+
+
+def _has_record(row: dict[str, Any]) -> bool:
+    if not _is_text(row[RECORD]):
+        return False
+    record = row[RECORD].encode()
+    return (row["total"], row["checksum"]) == (len(record), digest_of(record))
 
 
 def _is_text(item: object) -> bool:

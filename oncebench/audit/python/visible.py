@@ -68,7 +68,7 @@ class Rows:
     @staticmethod
     def of(reads: Reads, expected: Expected) -> Rows:
         """Reads the values of both reads."""
-        outputs = read_outputs(reads.records, reads.rows, reads.release)
+        outputs = read_outputs(reads.records, reads.rows, reads.release, with_record=expected.with_record)
         return Rows(reads.partition, reads.offset, reads.records["value"], reads.rows, outputs,
                     expected_row_of(expected, outputs))  # fmt: skip
 
@@ -229,7 +229,7 @@ def explain_inconsistent(reads: Reads, expected: Expected) -> Anomaly:
     disputed = reads.disputed
     partition, offset = (disputed[name].to_numpy().astype(np.int64) for name in ("partition", "offset"))
     place = np.arange(disputed.num_rows)
-    outputs = read_outputs(disputed, place, keep)
+    outputs = read_outputs(disputed, place, keep, with_record=expected.with_record)
     rows = Rows(partition, offset, disputed["value"], place, outputs, expected_row_of(expected, outputs))
     explain = Explainer(expected, rows)
     places = np.unique(rows.expected_row[rows.expected_row >= 0])

@@ -1,10 +1,5 @@
 -- Reads the input topic: which events are valid by themselves, and why the others are not.
--- Needs: input. Makes: keys, events.
-
--- `pos` packs a partition and an offset into one number.
-CREATE TEMP MACRO pos_of(partition_number, offset_number) AS partition_number * 17592186044416 + offset_number;
-CREATE TEMP MACRO partition_of(packed) AS packed // 17592186044416;
-CREATE TEMP MACRO offset_of(packed) AS packed % 17592186044416;
+-- Needs: input, input_repeated. Makes: keys, events.
 
 -- How the pipeline writes the values of an unfinished session, but without spaces. `items`: (seq, value) by seq.
 CREATE TEMP MACRO held_text(items) AS
@@ -13,10 +8,6 @@ CREATE TEMP MACRO held_text(items) AS
 CREATE TEMP TABLE keys AS
 SELECT key, try(decode(key)) AS session_key, CAST(row_number() OVER () AS INTEGER) AS session
 FROM (SELECT DISTINCT key FROM input WHERE key IS NOT NULL);
-
--- Positions that the file has more than once; the first row of each counts.
-CREATE TEMP TABLE input_repeated AS
-SELECT pos, min("at") AS first_at FROM input GROUP BY pos HAVING count(*) > 1;
 
 CREATE TEMP MACRO type_at(seq) AS
 CASE seq WHEN 0 THEN 'start_event' WHEN 99 THEN 'end_event' ELSE 'entry_event' END;

@@ -28,6 +28,32 @@ COMPARISONS = ("row_ids", "quarantine", "reads", "transaction_log")
 
 
 @dataclass(frozen=True)
+class Form:
+    """How the JSON values of a stream are read.
+
+    Attributes:
+        statements: the file that reads all values.
+        nonstandard: the file that replaces the rows of nonstandard values.
+        texts, numbers: the fields of a value.
+    """
+
+    statements: str
+    nonstandard: str
+    texts: tuple[str, ...]
+    numbers: tuple[str, ...]
+
+    def read(self, con: duckdb.DuckDBPyConnection, stream: pa.Table) -> None:
+        """Reads the values of a stream."""
+        con.execute(statements(self.statements))
+        _parse(con, self.nonstandard, stream, self.texts, self.numbers)
+
+
+EVENTS = Form("events", "nonstandard_events", ("session_key", "type"), ("seq", "value", "scheduled_at"))
+_NUMBERS = ("j", "events", "total", "checksum", "ended_at")
+ROWS = Form("visible_rows", "nonstandard_rows", ("session_key",), _NUMBERS)
+
+
+@dataclass(frozen=True)
 class Workload:
     """The right answer of a workload.
 
@@ -35,11 +61,16 @@ class Workload:
         units: the files that find what is in place of sessions.
         expected: returns the expected rows.
         counts: further counts, by name.
+        events, rows: the forms of input and output.
+        keys: the files that make keys and events, if the form of the input does not.
     """
 
     units: tuple[str, ...]
     expected: Callable[[duckdb.DuckDBPyConnection], pa.Table]
     counts: Mapping[str, str] = field(default_factory=dict)
+    events: Form = EVENTS
+    rows: Form = ROWS
+    keys: tuple[str, ...] = ()
 
 
 def _of_sessions(con: duckdb.DuckDBPyConnection) -> pa.Table:
@@ -50,24 +81,34 @@ def _of_windows(con: duckdb.DuckDBPyConnection) -> pa.Table:
     return con.sql(statements("expected_windows")).to_arrow_table()
 
 
+def _of_records(con: duckdb.DuckDBPyConnection) -> pa.Table:
+    return con.sql(statements("expected_records")).to_arrow_table()
+
+
 WORKLOADS: Mapping[str, Workload] = {
     "sessions": Workload(("divided", "sessions"), _of_sessions),
     "windows": Workload(("windows",), _of_windows, queries("counts_of_windows")),
+    "records": Workload(
+        (),
+        _of_records,
+        events=Form("read_records", "nonstandard_records", ("id", "load", "record"), ("n", "scheduled_at")),
+        rows=Form("visible_records", "nonstandard_visible_records", ("session_key", "record"), _NUMBERS),
+        keys=("records",),
+    ),
 }
 
 
 def derive(con: duckdb.DuckDBPyConnection, files: Files) -> None:
     """Makes all tables from those that `count.register` makes of the files."""
-    con.execute(statements("events"))
-    _parse(con, "nonstandard_events", files.input, ("session_key", "type"), ("seq", "value", "scheduled_at"))
+    con.execute(statements("positions"))
     workload = WORKLOADS[files.workload]
-    for name in (*SOURCE, *workload.units):
+    workload.events.read(con, files.input)
+    for name in (*workload.keys, *SOURCE, *workload.units):
         con.execute(statements(name))
     pairs = con.sql(statements("copies")).to_arrow_table()
     con.register("changed_copies", changed(files.input, files.quarantine, pairs, files.release))
     con.register("expected_rows", workload.expected(con))
-    con.execute(statements("visible_rows"))
-    _parse(con, "nonstandard_rows", files.final, ("session_key",), ("j", "events", "total", "checksum", "ended_at"))
+    workload.rows.read(con, files.final)
     for name in COMPARISONS:
         con.execute(statements(name))
 

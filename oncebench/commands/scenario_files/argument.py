@@ -2,6 +2,7 @@
 
 Promise: an option on the command line, or its environment variable, overrides the file. An option that may be repeated
 replaces the file's list. `--sessions` overrides `duration`, and the other way round; so do `--master` and `cluster`.
+`--records` overrides both lengths.
 Another sink or guarantee begins with its own default variant.
 """
 
@@ -20,8 +21,8 @@ from oncebench.scenario.cell import Cell
 
 # Settings that one run cannot both have: the setting of a file, its default, and the options that make it void.
 _VOID: Sequence[tuple[str, Any, Sequence[str]]] = (
-    ("duration", None, ("sessions",)),
-    ("sessions", None, ("duration",)),
+    ("duration", None, ("sessions", "records")),
+    ("sessions", None, ("duration", "records")),
     ("variant", None, ("sink", "guarantee")),
     ("master", Cell.master, ("workers",)),
     ("workers", Cell.workers, ("master",)),

@@ -46,10 +46,14 @@ class Form(BaseModel):
     random_kills: int | None = None
     outage: float | None = None
     workload: str | None = None
+    records: str | None = None
+    key: str | None = None
+    passes: int | None = None
     rate: float | str | None = None
     duration: float | None = None
     sessions: int | None = None
     shape: str | None = None
+    skew: float | None = None
     record_bytes: int | None = None
     seed: int | None = None
     trigger: int | None = None
@@ -76,11 +80,13 @@ class Form(BaseModel):
     postgres: str | None = None
 
 
+# Keys whose values are paths.
+PATHS = ("kafka-conf", "records")
 KEYS = tuple(field.alias or name for name, field in Form.model_fields.items())
 
 
 def read_form(path: Path) -> tuple[dict[str, Any], Lines]:
-    """Reads a file; returns its values by key, and its lines. A relative `kafka-conf` begins at the file's folder.
+    """Reads a file; returns its values by key, and its lines. A relative path in PATHS begins at the file's folder.
 
     Raises:
         UserError: the file cannot be read, is not TOML, or is refused (exit code 2).
@@ -103,8 +109,9 @@ def read_form(path: Path) -> tuple[dict[str, Any], Lines]:
         raise _refused(lines, str(first["loc"][0]), first["type"], first["loc"][1:], values) from None
     for key, why in secrets(values):
         raise lines.refusal(key, why)
-    if "kafka-conf" in values:
-        values["kafka-conf"] = os.path.normpath(path.parent / values["kafka-conf"])
+    for key in PATHS:
+        if key in values:
+            values[key] = os.path.normpath(path.parent / values[key])
     return values, lines
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from oncebench.commands.scenario_files.argument import options_by_key, settled
-from oncebench.commands.scenario_files.form import secrets
+from oncebench.commands.scenario_files.form import PATHS, secrets
 from oncebench.commands.shared.options import DEFAULT_DURATION_S
 from oncebench.commands.shared.writable import refuse_unwritable, write_whole
 from oncebench.errors import ExitCode, UserError
@@ -74,14 +74,19 @@ def _values(path: Path, context: click.Context, cell: Cell, postgres: str | None
     for key, option in options_by_key(context.command).items():
         found[key] = given.get(str(option.name))
     found |= {"variant": cell.variant, "fault": list(cell.faults), "rate": cell.rate, "postgres": postgres}
-    if given["sessions"] is None and given["duration"] is None:
-        found["duration"] = DEFAULT_DURATION_S
+    if cell.records:
+        found |= {"workload": cell.workload, "skew": None}
+    else:
+        found |= dict.fromkeys(("records", "key", "passes"))
+        if given["sessions"] is None and given["duration"] is None:
+            found["duration"] = DEFAULT_DURATION_S
     found["kafka-set"] = [f"{name}={value}" for name, value in given["kafka_set"]]
-    if found["kafka-conf"]:
-        found["kafka-conf"] = _beside(path, found["kafka-conf"])
+    for key in PATHS:
+        if found[key]:
+            found[key] = _beside(path, found[key])
     if not is_two_phase(cell):
         found["on-lost"] = None
-    return {key: value for key, value in found.items() if value not in (None, [], ())}
+    return {key: value for key, value in found.items() if value not in (None, [], (), "")}
 
 
 def _beside(path: Path, file: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from loadgen.config import MAX_GENERATORS, MAX_SESSIONS
+from loadgen.config import MAX_GENERATORS, MAX_SESSIONS, MAX_SKEW
 from loadgen.errors import LoadError
 from loadgen.pacing import parse_rate, parse_shape, sessions_for
 from loadgen.session import EVENTS_PER_SESSION, MAX_RECORD_BYTES
@@ -29,7 +29,10 @@ from pipeline.config import CHANGELOG
 F = TypeVar("F", bound=Callable[..., Any])
 # The headings of a command's help, with the parameters below each. All other options come first.
 HEADINGS: Mapping[str, Sequence[str]] = {
-    "Load": ("workload", "rate", "duration", "sessions", "shape", "record_bytes", "seed", "generators"),
+    "Load": (
+        "workload", "records", "records_key", "passes", "rate", "duration", "sessions", "shape", "skew", "record_bytes",
+        "seed", "generators",
+    ),
     "Pipeline": (
         "trigger_ms", "partitions", "open_sessions", "max_events_per_batch", "transaction_timeout_ms", "on_lost",
         "checkpoint", "checkpoint_writing", "state_store", "master", "workers", "spark_conf", "warmup_s",
@@ -262,6 +265,11 @@ outage_option = click.option(
 workload_option = click.option(
     "--workload", type=click.Choice(tuple(WORKLOADS)), default=Cell.workload, show_default=True,
     help=f"What the pipeline computes. {'; '.join(f'{each.name}: {each.description}' for each in WORKLOADS.values())}.",
+)  # fmt: skip
+skew_option = click.option(
+    "--skew", type=click.FloatRange(0, MAX_SKEW), default=0.0, callback=_finite, metavar="S", show_default=True,
+    help="How unevenly sessions are spread over the partitions of the input: partition p (from 1) gets a share "
+    "proportional to 1/p^S (Zipf). 0: a session's key decides.",
 )  # fmt: skip
 work_dir_option = click.option(
     "--work-dir", type=_Folder(path_type=Path, file_okay=False), metavar="DIR",

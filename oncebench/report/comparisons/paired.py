@@ -37,7 +37,7 @@ _OWN = ("guarantee", "variant", "seed")
 # Fields that older reports lack, and the value that all of their runs had.
 _NEWER: Mapping[str, int | str | None] = {
     "brokers": 1, "workers": 0, "checkpoint": "", "replication": None, "generators": 1, "observers": 1,
-    "workload": "sessions",
+    "workload": "sessions", "records": "", "records_key": "", "passes": 1, "skew": 0,
 }  # fmt: skip
 _SAME_RULES_SINCE = 3  # the schema of reports since which batches, checkpoint and prices follow the present rules
 MACHINE = "machine"

@@ -7,14 +7,17 @@ cannot start, for example because Kafka does not answer (`UserError`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from loadgen.config import LoadConfig
+from loadgen.config import LoadConfig, Replayed
 from loadgen.errors import LoadError
 from loadgen.producer import run_load
 from loadgen.session import EVENTS_PER_SESSION
 from oncebench.errors import UserError
 from oncebench.kafka_access.access import KafkaAccess
+from pipeline.config import RECORDS, SESSIONS
 
 # The first batches include JIT compilation and the first RocksDB files. After three batches the times have settled.
 WARM_UP_BATCHES = 3
@@ -25,9 +28,16 @@ WARM_UP_SEED = 2**63
 OPEN_EVENTS = 1
 
 
-def send_warm_up(kafka: KafkaAccess, topic: str, folder: Path, number: int) -> int:
-    """Sends the sessions of warm-up batch `number`; returns the number of acknowledged events."""
-    return send_sessions(kafka, topic, folder / "warm-up" / str(number), WARM_UP_SESSIONS, seed=number)
+def send_warm_up(
+    kafka: KafkaAccess, topic: str, folder: Path, number: int, replayed: Mapping[str, Any] | None = None
+) -> int:
+    """Sends the sessions of warm-up batch `number`; returns the number of acknowledged events.
+
+    Args:
+        replayed: the file of a load that replays one (`loadgen.config.Replayed`); its records are sent instead.
+    """
+    ledger = folder / "warm-up" / str(number)
+    return send_sessions(kafka, topic, ledger, WARM_UP_SESSIONS, seed=number, replayed=replayed)
 
 
 def open_sessions(kafka: KafkaAccess, topic: str, folder: Path, sessions: int) -> int:
@@ -42,11 +52,13 @@ def send_sessions(
     sessions: int,
     seed: int,
     events_per_session: int = EVENTS_PER_SESSION,
+    replayed: Mapping[str, Any] | None = None,
 ) -> int:
     """Sends sessions at once, and keeps their ledger; returns the number of acknowledged events.
 
     Args:
         seed: from 0 on, another one for each call of a run.
+        replayed: see `send_warm_up`.
 
     Raises:
         UserError: the events could not be sent.
@@ -60,6 +72,8 @@ def send_sessions(
         ledger_dir=ledger,
         seed=WARM_UP_SEED + seed,
         events_per_session=events_per_session,
+        workload=SESSIONS if replayed is None else RECORDS,
+        replayed=None if replayed is None else Replayed(**replayed),
     )
     try:
         return run_load(config).acknowledged

@@ -75,6 +75,7 @@ WORDS = joined(
     LENGTH,
     numbers("--rate", st.just("max") | st.integers(1, 10**5) | st.floats(1.0, 1e5)),
     numbers("--workload", st.sampled_from(["sessions", "windows"])),
+    numbers("--skew", st.floats(0, 10)),
     numbers("--record-bytes", st.integers(0, 1000)),
     numbers("--seed", st.integers(0, 2**64 - 1)),
     numbers("--trigger", st.integers(0, 10**6)),

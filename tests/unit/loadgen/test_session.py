@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadgen import session
-from loadgen.session import MAX_RECORD_BYTES, encode, event_type, session_key, session_keys, uniform, values
+from loadgen.session import (
+    MAX_RECORD_BYTES,
+    encode,
+    event_type,
+    partitions,
+    session_key,
+    session_keys,
+    uniform,
+    values,
+)
 from pipeline.events import Event, check
 
 EVENTS = st.lists(
@@ -97,3 +106,21 @@ def test_keys_that_were_forgotten_are_made_again(monkeypatch: pytest.MonkeyPatch
     columns = np.array(indices, np.uint32), np.zeros(7, np.uint8), np.zeros(7, np.int64)
     for seed in (5, 6):
         assert encode(seed, *columns)[0] == [session_key(seed, index) for index in indices]
+
+
+@pytest.mark.parametrize(("skew", "count"), [(0.0, 4), (0.5, 3), (1.0, 4), (2.0, 8), (10.0, 2)])
+def test_skewed_sessions_have_the_declared_shares(skew: float, count: int) -> None:
+    sessions = 200_000
+    found = np.bincount(partitions(7, np.arange(sessions, dtype=np.uint32), count, skew), minlength=count)
+    weights = [1 / (number + 1) ** skew for number in range(count)]
+    for number, weight in enumerate(weights):
+        share = weight / sum(weights)
+        error = (share * (1 - share) / sessions) ** 0.5
+        assert abs(found[number] / sessions - share) <= 4 * error, (number, found.tolist())
+
+
+def test_the_partition_of_a_session_depends_on_no_other_session() -> None:
+    sessions = np.arange(500, dtype=np.uint32)
+    whole = partitions(7, sessions, 4, 1.0)
+    assert partitions(7, sessions[99:103], 4, 1.0).tolist() == whole[99:103].tolist()
+    assert partitions(8, sessions, 4, 1.0).tolist() != whole.tolist()

@@ -52,5 +52,5 @@ def test_the_watermark_stays_behind_every_event_to_come() -> None:
 
 
 def test_an_unknown_workload_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^workload: 'joins' is not one of sessions, windows$"):
+    with pytest.raises(ConfigError, match=r"^workload: 'joins' is not one of sessions, windows, records$"):
         config(tmp_path, "joins")

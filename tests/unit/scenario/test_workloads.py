@@ -47,3 +47,10 @@ def test_a_workload_is_in_the_title_and_in_the_command() -> None:
     assert CELL.title == "kafka exactly-once two-phase, healthy, windows"
     assert "--workload windows" in CELL.reproduce()
     assert "--workload" not in replace(CELL, workload="sessions").reproduce()
+
+
+def test_a_skew_is_in_the_title_and_in_the_command() -> None:
+    skewed = replace(CELL, workload="sessions", skew=1.2)
+    assert skewed.title == "kafka exactly-once two-phase, healthy, skew 1.2"
+    assert "--skew 1.2" in skewed.reproduce()
+    assert "--skew" not in CELL.reproduce()

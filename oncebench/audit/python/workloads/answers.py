@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from oncebench.audit.python.model import Expected, expected_of
+from oncebench.audit.python.workloads.records import expected_records
 from oncebench.audit.python.workloads.windows import expected_windows
 from oncebench.record import Record, RecordError
 
 EARLIER = "sessions"  # the workload of every run whose cell.json does not name one
-ANSWERS: Mapping[str, Callable[[Record], Expected]] = {EARLIER: expected_of, "windows": expected_windows}
+ANSWERS: Mapping[str, Callable[[Record], Expected]] = {
+    EARLIER: expected_of,
+    "windows": expected_windows,
+    "records": expected_records,
+}
 
 
 def answer_of(record: Record) -> Expected:

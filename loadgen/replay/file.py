@@ -1,0 +1,141 @@
+"""A file of JSON lines: reads its records one by one, and refuses a line that is no record.
+
+Promise: memory holds one line. A record is a line without the white space around it. Empty lines are skipped, and
+count as lines. The last line needs no line break.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import orjson
+
+from loadgen.errors import ConfigError
+
+MAX_EVENT_BYTES = 900_000
+"""Of an event with its record. Kafka's clients and brokers take 1 MB by default; a row has some fields more."""
+
+BLANK = b" \t\r\n"
+"""The white space of JSON."""
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""Some programs begin a file with it. It is no part of the first record."""
+
+FIELDS_SHOWN = 8
+"""Of the first record, when no record has the field of the key: one line of a terminal."""
+
+
+class Line(NamedTuple):
+    """A record of the file; `key` is None if the record lacks the field of the key."""
+
+    number: int
+    key: bytes | None
+    text: str
+
+
+@dataclass(frozen=True)
+class RecordFile:
+    """A file of JSON lines.
+
+    Attributes:
+        path: the file.
+        key: the field that gives the key of a record; empty: no record has a key.
+    """
+
+    path: Path
+    key: str = ""
+
+    def lines(self) -> Iterator[Line]:
+        """Yields the records in the order of the file.
+
+        Raises:
+            ConfigError: the file cannot be read, or a line is no record; the message has the line's number.
+        """
+        try:
+            with self.path.open("rb") as file:
+                for number in _counted():
+                    # One byte more than allowed: a longer line is refused without reading it to its end.
+                    raw = file.readline(MAX_EVENT_BYTES + 1)
+                    if not raw:
+                        return
+                    text = (raw.removeprefix(BYTE_ORDER_MARK) if number == 1 else raw).strip(BLANK)
+                    if text:
+                        yield self._record(number, text)
+        except OSError as error:
+            raise ConfigError(f"{self.path} cannot be read: {error.strerror}. Give a file of JSON lines") from error
+
+    def count(self) -> int:
+        """Reads the whole file; returns the number of its records.
+
+        Raises:
+            ConfigError: as `lines`; also if there is no record, or if no record has the field of the key.
+        """
+        first: Line | None = None
+        records, keyed = 0, False
+        for line in self.lines():
+            first = first or line
+            records += 1
+            keyed = keyed or line.key is not None
+        if first is None:
+            raise ConfigError(f"{self.path} has no record. Give a file with one JSON object on each line")
+        if self.key and not keyed:
+            names = [json.dumps(name, ensure_ascii=False) for name in _parsed(first.text.encode())]
+            more = ", ..." if len(names) > FIELDS_SHOWN else ""
+            raise ConfigError(
+                f"no record of {self.path} has the field {self.key!r}. The fields of its first record are: "
+                f"{', '.join(names[:FIELDS_SHOWN])}{more}"
+            )
+        return records
+
+    def _record(self, number: int, text: bytes) -> Line:
+        try:
+            fields = _parsed(text) if len(text) <= MAX_EVENT_BYTES else None
+        except (ValueError, RecursionError):
+            raise ConfigError(f"{self._place(number)} is not JSON: {_beginning(text)}. Correct or remove it") from None
+        if fields is None or len(orjson.dumps(text.decode())) > MAX_EVENT_BYTES:
+            raise ConfigError(
+                f"{self._place(number)} is too long: an event with its record may have {MAX_EVENT_BYTES:,} bytes, "
+                "and each quotation mark and backslash counts twice. Shorten or remove it"
+            )
+        if type(fields) is not dict:
+            raise ConfigError(
+                f"{self._place(number)} is JSON, but no object: {_beginning(text)}. Write one object on each line"
+            )
+        return Line(number, key_of(fields.get(self.key)) if self.key else None, text.decode())
+
+    def _place(self, number: int) -> str:
+        return f"line {number:,} of {self.path}"
+
+
+def key_of(value: Any) -> bytes | None:
+    """Returns the key that a field's value makes: a text as it is, any other value as JSON; None for null."""
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace")  # half of a surrogate pair has no bytes; a key only chooses a partition
+
+
+def _parsed(text: bytes) -> Any:
+    """Parses JSON. Raises ValueError or RecursionError."""
+    try:
+        return orjson.loads(text)
+    except ValueError:  # the standard library takes a little more, such as half of a surrogate pair in an escape
+        return json.loads(text.decode("utf-8"), parse_constant=_refuse)
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _beginning(text: bytes, most: int = 40) -> str:
+    shown = re.sub(r"[^\x20-\x7e]", ".", text[:most].decode("latin-1"))
+    return f"{shown}{'...' if len(text) > most else ''}"
+
+
+def _counted() -> Iterator[int]:
+    number = 0
+    while True:
+        yield (number := number + 1)
