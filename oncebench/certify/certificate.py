@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from oncebench.certify.evidence import ended_by_itself, examples, findings, name_of
-from oncebench.certify.kept import NONE, STRENGTH, Outcome, proven, strongest
+from oncebench.certify.kept import NONE, STRENGTH, Outcome, proven, strongest, tested
 from oncebench.certify.request import Request
 from oncebench.certify.scenarios import chosen
 
@@ -34,7 +34,9 @@ def certificate(request: Request, outcomes: Sequence[Outcome], made: str, prices
     left = [
         each.name for each in chosen(bool(given["write"])) if each not in [outcome.scenario for outcome in outcomes]
     ]
-    lines = [f"# {name_of(given)} {_answer(kept, bool(left), proven(outcomes))}", "", _MEANS[kept], ""]
+    lines = [f"# {name_of(given)} {answer(outcomes, bool(left))}", ""]
+    if tested(outcomes):
+        lines += [_MEANS[kept], ""]
     if not proven(outcomes):
         lines += ["Some scenarios have no answer, so this is not proven. The table has them as `not tested`.", ""]
     if left and kept == NONE:
@@ -65,12 +67,19 @@ def certificate(request: Request, outcomes: Sequence[Outcome], made: str, prices
     return "\n".join(lines) + "\n"
 
 
-def _answer(kept: str, is_part: bool, is_proven: bool) -> str:
-    """Returns the answer for the title, which a reader may quote without the page."""
+def answer(outcomes: Sequence[Outcome], is_part: bool) -> str:
+    """Returns the answer for the title, which a reader may quote without the page.
+
+    Args:
+        is_part: whether there are scenarios that were not run.
+    """
+    if not tested(outcomes):
+        return "was not tested: no scenario has an answer"
+    kept = strongest(outcomes)
     if kept == NONE:  # more scenarios cannot change it
         return "keeps no guarantee"
     where = "keeps in the scenarios that ran:" if is_part else "keeps"
-    return f"{where} {kept}{'' if is_proven else ' (not proven)'}"
+    return f"{where} {kept}{'' if proven(outcomes) else ' (not proven)'}"
 
 
 def _row(outcome: Outcome) -> str:

@@ -66,6 +66,11 @@ def proven(outcomes: Sequence[Outcome]) -> bool:
     return bool(outcomes) and not any(each.undecided for each in outcomes)
 
 
+def tested(outcomes: Sequence[Outcome]) -> bool:
+    """Whether at least one scenario has an answer."""
+    return any(not each.undecided for each in outcomes)
+
+
 def keeps(outcomes: Sequence[Outcome], guarantee: str) -> bool:
     """Whether no outcome breaks the guarantee."""
     return not any(each.broken(guarantee) for each in outcomes)

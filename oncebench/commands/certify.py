@@ -13,10 +13,10 @@ from typing import Any
 
 import click
 
-from oncebench.certify.certificate import certificate
+from oncebench.certify.certificate import answer, certificate
 from oncebench.certify.evidence import name_of, result
 from oncebench.certify.junit import junit
-from oncebench.certify.kept import STRENGTH, Outcome, keeps, proven, strongest
+from oncebench.certify.kept import STRENGTH, Outcome, keeps, proven
 from oncebench.certify.request import Request
 from oncebench.certify.runs import RunSettings, check, run_all, run_prices
 from oncebench.commands.shared.options import (
@@ -191,8 +191,7 @@ def certify(
     for price in prices:
         click.echo(f"price: {price}")
     # Before the files, because a disk may refuse them.
-    keeps_what = "keeps in the scenarios that ran" if only else "keeps"
-    click.echo(f"\n{name_of(given)} {keeps_what}: {strongest(outcomes)}{'' if proven(outcomes) else ' (not proven)'}")
+    click.echo(f"\n{name_of(given)} {answer(outcomes, bool(only))}")
     page, xml = certificate(request, outcomes, _made(), prices), junit(request, outcomes)
     written = results.write_text(".md", page), results.write_text(".xml", xml)
     for path, text, kept in ((certificate_path, page, written[0]), (junit_path, xml, written[1])):

@@ -110,6 +110,12 @@ def test_the_title_says_no_more_than_the_scenarios_prove() -> None:
     ]
 
 
+def test_a_sink_without_an_answer_was_not_tested() -> None:
+    page = certificate(Request(GIVEN), [Outcome(KILL, failure="it died")], "")
+    assert page.splitlines()[0] == "# mine:write was not tested: no scenario has an answer"
+    assert "A reader sees each row once" not in page
+
+
 def test_a_scenario_fails_in_junit_if_it_breaks_the_required_guarantee() -> None:
     outcomes = [outcome(HEALTHY), outcome(DUP=60)]
     for guarantee, failures in (("exactly-once", "1"), ("at-least-once", "0")):

@@ -176,7 +176,7 @@ def test_the_answer_is_printed_although_the_disk_refuses_the_certificate(
     (folder / "there").mkdir()
     monkeypatch.setattr(command, "run_all", runs)
     found = certify("mine:write", "--reader", "mine:read", "--certificate", "there/c.md")
-    assert "keeps: exactly-once" in found.stdout
+    assert "keeps exactly-once" in found.stdout
     assert isinstance(found.exception, UserError)
     assert "there/c.md can't be written: the folder does not exist" in str(found.exception)
     assert "take the same text from results/local/tables/certify-" in str(found.exception)
