@@ -82,6 +82,7 @@ MUTANTS: dict[str, tuple[Callable[[], list[VisibleRow]], dict[str, int]]] = {
     "spaces of a record are left out": (lambda: of_text(TEXTS[4].replace(" ", "")), CORRUPT),
     "the time is wrong": (lambda: changed(ended_at=due_us(2) + 1), CORRUPT),
     "the count is wrong": (lambda: changed(events=2), CORRUPT),
+    "the length is wrong": (lambda: changed(total=1), UNREADABLE),
     "the row has one more field": (lambda: changed(note="more"), UNREADABLE),
     "the row has another line's name": (lambda: with_row(AT, named(RIGHT[AT], "4")),
                                         LOST | {"DUP": 1, "DUP.same-partition": 1, "DIV": 1, "CORR": 1,
