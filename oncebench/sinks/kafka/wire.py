@@ -36,6 +36,19 @@ PRIVATE_NAMES = (
 )
 
 
+class _Client(KafkaAdminClient):  # type: ignore[misc]  # mypy sees no types of kafka-python
+    """A client that leaves no thread behind if it reaches no cluster. kafka-python's own tries on for ever."""
+
+    def __init__(self, **settings: Any) -> None:
+        try:
+            super().__init__(**settings)
+        except KafkaError:
+            if hasattr(self, "_net"):
+                self._closed = False  # without it `close` takes the client for closed
+                self.close()
+            raise
+
+
 def connect(settings: Mapping[str, Any]) -> KafkaAdminClient:
     """Returns a client whose private names were checked.
 
@@ -43,7 +56,7 @@ def connect(settings: Mapping[str, Any]) -> KafkaAdminClient:
         KafkaError: the cluster cannot be reached.
         RefusedStart: see `check_client`.
     """
-    admin = KafkaAdminClient(max_in_flight_requests_per_connection=IN_FLIGHT, **settings)
+    admin = _Client(max_in_flight_requests_per_connection=IN_FLIGHT, **settings)
     try:
         check_client(admin)
     except RefusedStart:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from importlib.metadata import version
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from kafka.admin import KafkaAdminClient
 from kafka.cluster import ClusterMetadata
+from kafka.errors import KafkaError
 from kafka.net.manager import KafkaConnectionManager
 
 from oncebench.delivery.errors import RefusedStart
@@ -57,7 +59,16 @@ def test_a_client_without_a_name_is_refused(name: str) -> None:
 def test_a_coordinator_checks_its_client_and_closes_a_refused_one(monkeypatch: pytest.MonkeyPatch) -> None:
     refused, closed = without("_find_coordinator_ids"), []
     refused.close = lambda: closed.append(refused)
-    monkeypatch.setattr(wire, "KafkaAdminClient", lambda **_settings: refused)
+    monkeypatch.setattr(wire, "_Client", lambda **_settings: refused)
     with pytest.raises(RefusedStart, match="_find_coordinator_ids"):
         coordinator.Coordinator({"bootstrap_servers": "127.0.0.1:9"})
     assert closed == [refused]
+
+
+def test_a_client_that_reaches_no_cluster_leaves_no_thread() -> None:
+    before = threading.enumerate()
+    with pytest.raises(KafkaError):
+        wire.connect({"bootstrap_servers": "127.0.0.1:1", "bootstrap_timeout_ms": 200})
+    for thread in [thread for thread in threading.enumerate() if thread not in before]:
+        thread.join(10)
+        assert not thread.is_alive()
