@@ -14,7 +14,7 @@ from oncebench.delivery.contract import RECORDS
 from oncebench.delivery.digest import quoted
 from oncebench.delivery.errors import RefusedStart
 from oncebench.sinks.records import row_as_json
-from pipeline.config import RECORDS as OWN_RECORDS
+from pipeline.config import RECORDS as RECORDS_WORKLOAD
 from pipeline.config import SESSIONS
 
 # In the column order of files and tables.
@@ -42,7 +42,7 @@ RECORD_SCHEMA = StructType([StructField("key", StringType()), StructField("value
 
 def schema_of(workload: str) -> StructType:
     """Returns the columns of a workload's rows."""
-    return WITH_RECORD if workload == OWN_RECORDS else SCHEMA
+    return WITH_RECORD if workload == RECORDS_WORKLOAD else SCHEMA
 
 
 def schema_for(takes: str, workload: str = SESSIONS) -> StructType:

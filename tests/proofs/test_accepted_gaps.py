@@ -18,7 +18,7 @@ from oncebench.record import Record
 from oncebench.record.json_lines import Lines
 from oncebench.record.streams import Stream
 from oncebench.scenario.cell import Cell
-from tests.proofs.record_files import files_of
+from tests.proofs.both_auditors import files_of
 from tests.unit.audit.audit_world import input_table, make_record, make_world
 
 WORLD = make_world(4, 2)

@@ -20,7 +20,7 @@ from proofs.mutants import histories
 from proofs.mutants.mutants import MUTANTS, Mutant
 from proofs.protocol_model.variants import GROUPS
 from tests import ROOT
-from tests.proofs.record_files import files_of
+from tests.proofs.both_auditors import files_of
 
 PAGE = ROOT / "docs" / "why_believe_it.md"
 DEMONSTRATORS = {

@@ -10,12 +10,10 @@ from typing import Any
 import duckdb
 import pytest
 
-from oncebench.audit.agreement import Agreement, compare, counts_of
 from oncebench.audit.python.audit import audit
 from oncebench.audit.sql import count
-from oncebench.record import Record
 from oncebench.record.json_lines import Lines
-from tests.proofs.record_files import files_of
+from tests.proofs.both_auditors import agreed, codes
 from tests.unit.audit.audit_world import SEED, Sent, VisibleRow
 from tests.unit.audit.records_world import EVENTS, SENT, TEXTS, due_us, event, records_record, right_rows, row_of
 
@@ -28,20 +26,6 @@ LONG = 3 + 6  # the row of line 7, which is longer than SQL reads by itself
 def database() -> Iterator[duckdb.DuckDBPyConnection]:
     with count.connection() as opened:
         yield opened
-
-
-def agreed(database: duckdb.DuckDBPyConnection, record: Record) -> dict[str, int]:
-    """What both auditors count, without what is 0."""
-    first = counts_of(audit(record))
-    with database.cursor() as con:
-        second = count.count(con, files_of(record))
-    assert compare(first, second) == Agreement(len(first.keys() | second.keys()))
-    return {name: number for name, number in second.items() if number}
-
-
-def codes(counts: dict[str, int]) -> dict[str, int]:
-    """The anomalies alone."""
-    return {name: number for name, number in counts.items() if name.split(".")[0].isupper()}
 
 
 def with_row(at: int, *rows: VisibleRow) -> list[VisibleRow]:
@@ -151,8 +135,14 @@ def test_what_is_no_event_has_no_row(database: duckdb.DuckDBPyConnection, body: 
     assert found["invalid.wrong-fields"] == 1
 
 
-def test_an_event_that_is_in_the_topic_twice_is_the_generators_fault(database: duckdb.DuckDBPyConnection) -> None:
-    again = Sent(0, sum(each.partition == 0 for each in SENT), b"anna", event("3", f"{SEED:x}", 2, due_us(2), TEXTS[2]))
+@pytest.mark.parametrize("text", [TEXTS[2], TEXTS[0], "{}"], ids=["the same", "another", "a short one"])
+def test_an_event_that_is_in_the_topic_twice_is_the_generators_fault(
+    database: duckdb.DuckDBPyConnection, text: str
+) -> None:
+    where = SENT[AT].partition
+    again = Sent(
+        where, sum(each.partition == where for each in SENT), b"anna", event("3", f"{SEED:x}", 2, due_us(2), text)
+    )
     found = codes(agreed(database, records_record(sent=[*SENT, again])))
     assert found == {"SRC": 1, "SRC.twice": 1}
 

@@ -31,7 +31,7 @@ from oncebench.report.report import make_report
 from oncebench.report.schema import Report
 from oncebench.report.summary import summary
 from oncebench.scenario.cell import Cell
-from tests.proofs.record_files import files_of
+from tests.proofs.both_auditors import files_of
 from tests.proofs.test_audit_injection import EXAMPLES, Injection, inject, injections
 from tests.unit.audit.audit_world import (
     Sent,

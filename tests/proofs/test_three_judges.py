@@ -19,7 +19,7 @@ from oncebench.record.json_lines import Lines
 from oncebench.record.streams import Stream
 from proofs.three_judges.plain_judge import judge
 from proofs.three_judges.plain_pipeline import Copy, Event, Plain, Row
-from tests.proofs.record_files import files_of
+from tests.proofs.both_auditors import files_of
 from tests.proofs.test_audit_injection import EXAMPLES
 from tests.unit.audit.audit_world import VisibleRow, World, event, input_table, make_record, quarantine_table
 

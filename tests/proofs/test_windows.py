@@ -10,13 +10,12 @@ from typing import Any
 import duckdb
 import pytest
 
-from oncebench.audit.agreement import Agreement, compare, counts_of
 from oncebench.audit.python.attribution import by_batch
 from oncebench.audit.python.audit import audit
 from oncebench.audit.python.workloads.answers import answer_of
 from oncebench.audit.sql import count
-from oncebench.record import Record, RecordError
-from tests.proofs.record_files import files_of
+from oncebench.record import RecordError
+from tests.proofs.both_auditors import agreed, codes
 from tests.unit.audit.audit_world import Sent, VisibleRow, event, key_of
 from tests.unit.audit.windows_world import (
     CLOSING,
@@ -41,20 +40,6 @@ KEY = key_of(0)
 def database() -> Iterator[duckdb.DuckDBPyConnection]:
     with count.connection() as opened:
         yield opened
-
-
-def agreed(database: duckdb.DuckDBPyConnection, record: Record) -> dict[str, int]:
-    """What both auditors count, without what is 0."""
-    first = counts_of(audit(record))
-    with database.cursor() as con:
-        second = count.count(con, files_of(record))
-    assert compare(first, second) == Agreement(len(first.keys() | second.keys()))
-    return {name: number for name, number in second.items() if number}
-
-
-def codes(counts: dict[str, int]) -> dict[str, int]:
-    """The anomalies alone."""
-    return {name: number for name, number in counts.items() if name.isupper() or name.split(".")[0].isupper()}
 
 
 def without(at: int) -> list[VisibleRow]:

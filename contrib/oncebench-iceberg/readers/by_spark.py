@@ -30,6 +30,7 @@ def main(jar: str, catalog: str, table: str) -> None:
         settings = {
             "spark.jars": jar,
             "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",  # the jar is fetched from there, and the host's own name may be another
             "spark.ui.enabled": "false",
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.warehouse.dir": folder,

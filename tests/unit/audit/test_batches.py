@@ -14,7 +14,7 @@ from oncebench.audit.sql import count
 from oncebench.record import OBSERVED
 from oncebench.record.json_lines import Lines
 from oncebench.record.streams import Stream
-from tests.proofs.record_files import files_of
+from tests.proofs.both_auditors import files_of
 from tests.unit.audit.audit_world import (
     STARTED_US,
     VisibleRow,

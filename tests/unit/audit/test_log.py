@@ -15,7 +15,7 @@ from oncebench.audit.python.audit import Findings, audit
 from oncebench.audit.sql import count
 from oncebench.record import Record
 from oncebench.sinks.kafka.names import Names, generation_of
-from tests.proofs.record_files import files_of
+from tests.proofs.both_auditors import files_of
 from tests.unit.audit.audit_world import (
     STARTED_US,
     key_of,

@@ -12,7 +12,7 @@ from oncebench.audit.python.audit import audit
 from oncebench.audit.sql import count
 from oncebench.record import Record
 from oncebench.sinks.reader import OpenTransaction
-from tests.proofs.record_files import files_of
+from tests.proofs.both_auditors import files_of
 from tests.unit.audit.audit_world import make_record, make_world
 
 WORLD = make_world(2, 2)

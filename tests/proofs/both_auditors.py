@@ -1,9 +1,13 @@
-"""A record in memory as the SQL auditor's files."""
+"""What both auditors count in a record that is in memory: SQL gets it as its files."""
 
 from __future__ import annotations
 
+import duckdb
 import pyarrow as pa
 
+from oncebench.audit.agreement import Agreement, compare, counts_of
+from oncebench.audit.python.audit import audit
+from oncebench.audit.sql import count
 from oncebench.audit.sql.files import (
     LEDGER,
     TIMEOUT_MS,
@@ -42,3 +46,17 @@ def files_of(record: Record) -> Files:
         started_us=record.plan.started_us,
         workload=record.cell.get("cell", {}).get("workload", "sessions"),
     )
+
+
+def agreed(database: duckdb.DuckDBPyConnection, record: Record) -> dict[str, int]:
+    """What both auditors count, without what is 0."""
+    first = counts_of(audit(record))
+    with database.cursor() as con:
+        second = count.count(con, files_of(record))
+    assert compare(first, second) == Agreement(len(first.keys() | second.keys()))
+    return {name: number for name, number in second.items() if number}
+
+
+def codes(counts: dict[str, int]) -> dict[str, int]:
+    """The anomalies alone."""
+    return {name: number for name, number in counts.items() if name.split(".")[0].isupper()}
