@@ -1,11 +1,13 @@
-"""Measures how a commit grows with the number of commits before it: real tables, no Spark.
+"""Measures how the cost of a commit grows with the number of earlier commits, without Spark.
 
     python contrib/oncebench-iceberg/growth.py --commits 1000                  # without maintenance
     python contrib/oncebench-iceberg/growth.py --commits 1000 --keep 100       # every 100 commits, keep 100 snapshots
 
 Each commit adds one data file of one row with its marker, as a batch of the sink does. The files are all the same file,
-because a commit does not read them. Times are the CPU time of this process, so other programs change them little. One
-line per step: the median of the last ten commits, and the sizes of what a commit reads and writes.
+because a commit does not read them. Times are the CPU time of this process, so other programs change them little.
+
+The script prints one line per step. It has the median of the last ten commits, and the sizes of what a commit reads and
+writes.
 """
 
 from __future__ import annotations
@@ -80,7 +82,7 @@ def _expire(table: Table, keep: int) -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measures how a commit grows with the number of commits before it.")
+    parser = argparse.ArgumentParser(description="Measures how the cost of a commit grows with their number.")
     parser.add_argument("--commits", type=int, default=1000, help="Number of commits")
     parser.add_argument("--keep", type=int, default=0, help="Snapshots to keep, every 100 commits; 0: keep all")
     parser.add_argument("--property", action="append", default=[], metavar="NAME=VALUE", help="Property of the table")

@@ -1,8 +1,8 @@
 """Iceberg sinks for `oncebench certify`: functions for foreachBatch, and two readers.
 
-`exactly_once`, `at_least_once` and `at_most_once` are the sink of this package. `oncebench.jobs.deliver` takes a whole
-query, and a certificate calls a function per batch. So `_started` starts the sink as `deliver` does, at the first batch
-of each driver. The journal is in the folder of the run; `deliver` has it in the checkpoint.
+`exactly_once`, `at_least_once` and `at_most_once` are the sink of this package. A certificate calls a function per
+batch, and `oncebench.jobs.deliver` takes a whole query. So `_started` starts the sink at the first batch of each
+driver, as `deliver` does. The journal is in the folder of the run; `deliver` has it in the checkpoint.
 
 `plain_append` and `checked_append` use pyiceberg alone, as people write it.
 

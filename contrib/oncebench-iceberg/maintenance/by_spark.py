@@ -1,13 +1,13 @@
-"""Maintains a table of a local warehouse by Spark and Iceberg's runtime, and prints what each procedure returns.
+"""Maintains a table of a local warehouse with Spark, and prints what each procedure returns.
 
     /tmp/spark40/bin/python contrib/oncebench-iceberg/maintenance/by_spark.py \
         iceberg-spark-runtime-4.0_2.13-1.11.0.jar:sqlite-jdbc-3.54.1.0.jar /data/warehouse shop.orders
 
-`readers/by_spark.py` has the commands that install Spark 4.0 and the first jar. The second one is
+`readers/by_spark.py` has the commands that install Spark 4.0 and the first jar. The second jar is
 `org.xerial:sqlite-jdbc`, with which Spark opens the catalog's SQLite file.
 
-It merges the data files, expires all snapshots but the newest, and removes files that no snapshot names and that are
-older than three days. The job that writes to the table may run meanwhile.
+The procedures are of Iceberg's runtime. They merge the data files, and expire all snapshots but the newest. They remove
+files that no snapshot names and that are older than three days. The job that writes to the table may run meanwhile.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Commits to a table, each fenced: a driver that was overtaken commits nothing.
+"""Commits to a table with fencing: a driver that was replaced by a successor commits nothing.
 
-pyiceberg retries a failed append by itself, on the newest snapshot, and does not read the marker. A stopped driver that
-continues would so append behind its successor. Therefore this module stages each commit anew for each try:
+pyiceberg retries a failed append by itself, on the newest snapshot, and does not read the marker. So a stopped driver
+that continues would append the batch of its successor again. Therefore this module stages a commit anew for each try:
 
 1. It takes the table's newest state, and looks for the snapshot of an earlier try.
 2. It compares the properties of the sink_id (driver, marker, claim) with what this driver has last seen or written.
@@ -10,11 +10,12 @@ continues would so append behind its successor. Therefore this module stages eac
 Every start adds a snapshot without rows. So a start between steps 1 and 3 makes step 3 fail, even if nothing else
 changes the newest snapshot.
 
-Promise: a commit is in the table once, or not at all if an error is raised that says so. After an error without a
-definite answer the table is looked up before the next try.
+Promise: a commit is in the table once if no error is raised, and not at all if the error says so. It is never there
+twice: after an error without a definite answer, the next try first looks for the commit in the table.
 
-What can go wrong: another driver has taken the sink_id (`AnotherDriver`); somebody has altered or replaced the table
-(`DeliveryFailed`); the catalog does not answer, or other writers are always faster (`Unanswered`).
+What can go wrong: another driver has taken the sink_id (`AnotherDriver`), or somebody has altered or replaced the table
+(`DeliveryFailed`). The catalog does not answer, or other writers are always faster (`Unanswered`): the last try may
+then be in the table.
 """
 
 from __future__ import annotations
@@ -266,7 +267,7 @@ def _append(transaction: Transaction) -> _FastAppendFiles:
     """Returns a new snapshot, which merges small manifests unless the table's property forbids it.
 
     Every commit writes the list of all manifests, and adds one. By Iceberg's specification a table merges them;
-    pyiceberg does so only if the property says so.
+    pyiceberg does so only if the property is true.
     """
     append = transaction.update_snapshot().merge_append()
     append._merge_enabled = property_as_bool(append._transaction.table_metadata.properties, MERGE, True)
@@ -291,7 +292,7 @@ def _form(table: TableMetadata) -> tuple[int, int, str]:
 
 
 def _requirements(table: TableMetadata) -> tuple[TableRequirement, ...]:
-    """Returns the state that was compared, as what the commit requires."""
+    """Returns the requirements of a commit: the table still has the state that was compared."""
     newest = table.current_snapshot()
     return (
         AssertTableUUID(uuid=table.table_uuid),

@@ -5,11 +5,14 @@
 * at-least-once: each attempt at a batch adds its files.
 * at-most-once: the batch is claimed in the journal and in a table property first.
 
-Fencing: see `oncebench_iceberg.commit`. A late driver finds another driver's note and stops.
+Fencing: a driver that was replaced finds another driver's note in the table, and stops (`oncebench_iceberg.commit`).
 
-What can go wrong: the table is rolled back (the start is refused by the missing batch, see `oncebench_iceberg.marker`);
-a driver dies between the tasks and the commit, and data files that no snapshot names stay below the table's location
-until its owner removes orphan files; a power cut loses files that the operating system has not written yet.
+What can go wrong:
+
+* The table is rolled back. A batch is then missing, and the start is refused (`oncebench_iceberg.marker`).
+* A driver dies between the tasks and the commit. Data files that no snapshot names then stay below the table's
+  location, until its owner removes orphan files.
+* A power cut loses files that the operating system has not written yet.
 """
 
 from __future__ import annotations

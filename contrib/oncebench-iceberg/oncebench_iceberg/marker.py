@@ -10,8 +10,8 @@ the ancestors of the newest snapshot.
 
 Promise: a batch that the table has lost by a rollback has no marker.
 
-What can go wrong: after the rollback others write, and every snapshot from before expires. Then nothing shows the
-rollback, and the batch counts as there.
+What can go wrong: other writers commit after the rollback, and every snapshot from before it expires. Then nothing
+shows the rollback, and the batch counts as written.
 """
 
 from __future__ import annotations

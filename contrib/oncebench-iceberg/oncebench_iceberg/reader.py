@@ -4,11 +4,13 @@ Promise: the rows of a snapshot are returned together, in the order of the snaps
 the newest snapshot. A poll without a new commit reads one row of the catalog's file, or loads the table from a REST
 catalog.
 
-A compaction adds files whose rows are in the table already: the reader passes its snapshot (`replace`) over.
+A compaction adds files whose rows are in the table already: the reader skips its snapshot (operation `replace`).
 
-What can go wrong: snapshots expired between two polls, the table was rolled back, or a file is gone (`ReadError`). A
-REST catalog is away: polls return nothing for AWAY_S, then `ReadError`.
-Somebody overwrites or deletes rows: the reader returns the rows of new files, and does not take rows back.
+What can go wrong:
+
+* Snapshots expired between two polls, the table was rolled back, or a file is gone: `ReadError`.
+* A REST catalog is away: polls return nothing for AWAY_S, then `ReadError`.
+* Somebody overwrites or deletes rows: the reader returns the rows of new files, and does not take rows back.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 It sets the same marker in the same commit, and reads it at the start only. pyiceberg retries a failed append on the
 newest snapshot, four times by default, and does not read the marker in between. So a stopped driver that continues
-appends its batch behind the same batch of its successor. With the table property `commit.retry.num-retries` = 0 its
+appends its batch after the same batch of its successor. With the table property `commit.retry.num-retries` = 0 its
 append fails.
 """
 

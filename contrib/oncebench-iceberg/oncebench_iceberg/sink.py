@@ -2,7 +2,7 @@
 
 Both are one sink. A job that names a REST catalog may use either kind.
 
-Every command of oncebench imports this file. The import of pyiceberg takes a second or two, so it comes with `open`.
+Every command of oncebench imports this file. The import of pyiceberg takes a second or two, so only `open` imports it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Reads an Iceberg table by DuckDB's own extension, and prints its rows as JSON lines in a fixed order.
+"""Reads an Iceberg table with DuckDB's own extension, and prints its rows as JSON lines in a fixed order.
 
     python -m venv /tmp/duckdb
     /tmp/duckdb/bin/pip install duckdb==1.5.5 duckdb-extension-iceberg==1.5.5 duckdb-extension-avro==1.5.5
     /tmp/duckdb/bin/python contrib/oncebench-iceberg/readers/by_duckdb.py /data/warehouse/catalog.sqlite shop.orders
 
-The extension is a package of PyPI, so DuckDB fetches nothing. It fits one version of DuckDB only.
+The extension fits one version of DuckDB only. It is a package of PyPI, so DuckDB fetches nothing.
 """
 
 import json

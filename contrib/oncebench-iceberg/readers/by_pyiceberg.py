@@ -1,6 +1,8 @@
-"""Reads an Iceberg table by pyiceberg, and prints its rows as JSON lines in a fixed order.
+"""Reads an Iceberg table with pyiceberg, and prints its rows as JSON lines in a fixed order.
 
-python contrib/oncebench-iceberg/readers/by_pyiceberg.py /data/warehouse/catalog.sqlite shop.orders
+It needs pyiceberg only.
+
+    python contrib/oncebench-iceberg/readers/by_pyiceberg.py /data/warehouse/catalog.sqlite shop.orders
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Reads an Iceberg table by Spark and Iceberg's runtime, and prints its rows as JSON lines in a fixed order.
+"""Reads an Iceberg table with Spark and Iceberg's runtime, and prints its rows as JSON lines in a fixed order.
 
 There is no Iceberg runtime for Spark 4.2, so this needs Spark 4.0 in an environment of its own:
 
@@ -8,7 +8,7 @@ There is no Iceberg runtime for Spark 4.2, so this needs Spark 4.0 in an environ
     /tmp/spark40/bin/python contrib/oncebench-iceberg/readers/by_spark.py \
         iceberg-spark-runtime-4.0_2.13-1.11.0.jar /data/warehouse/catalog.sqlite shop.orders
 
-Spark reads the table by its newest metadata file, without a catalog.
+Spark reads the newest metadata file of the table, without a catalog.
 """
 
 import json

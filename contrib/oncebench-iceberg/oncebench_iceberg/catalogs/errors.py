@@ -1,7 +1,7 @@
-"""What a catalog, its file or a table's metadata may raise, and what is known about it.
+"""Finds the cause of an error of a catalog, its file or a table's metadata.
 
-Promise: no error of `CATALOG_ERRORS` leaves a start as it is (`start_without_loss`). An error that no table has counts
-as transient while a job runs.
+Promise: a start converts each error of `CATALOG_ERRORS` (`start_without_loss`). While a job runs, an error of unknown
+cause counts as transient.
 """
 
 from __future__ import annotations

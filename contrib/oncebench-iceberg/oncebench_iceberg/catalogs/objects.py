@@ -1,12 +1,12 @@
-"""What is known about an error of an object store.
+"""Finds the cause of an error of an object store.
 
-Arrow's client raises `OSError` without an errno; its text has the name of the error (`S3ErrorToString` in Arrow's
+Arrow's client raises `OSError` without an errno. The text has the name of the error (`S3ErrorToString` in Arrow's
 `s3_internal.h`):
 
     When reading information for key 'a' in bucket 'b': AWS Error NETWORK_CONNECTION during HeadObject operation: ...
 
-Promise: an error that is in no table here counts as unknown. pyiceberg makes other errors from some of them, as
-`FileNotFoundError` of a missing file, and those have an errno.
+Promise: an error whose name is not listed here has an unknown cause, unless its HTTP status is 5xx. pyiceberg converts
+some errors, for example a missing file to `FileNotFoundError`. Those have an errno.
 """
 
 from __future__ import annotations

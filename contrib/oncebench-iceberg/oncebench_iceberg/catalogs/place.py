@@ -41,7 +41,7 @@ class Place(Protocol):
         """How long a reader waits before it looks again."""
 
     def unchanged(self, seen: str) -> bool:
-        """Whether the table surely has the metadata file `seen`, or surely none if that is empty. Cheap."""
+        """Whether the table certainly still has the metadata file `seen`; if that is empty, certainly none. Cheap."""
 
 
 def place_of(output: Mapping[str, Any]) -> Place:

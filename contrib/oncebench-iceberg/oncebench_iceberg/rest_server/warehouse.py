@@ -1,7 +1,7 @@
 """Where our REST catalog keeps its tables: a local folder, or a folder of an object store with the API of S3.
 
-`ONCEBENCH_ICEBERG_WAREHOUSE` names the folder in the store. pyiceberg's settings of the store are used for the catalog
-too (`PYICEBERG_CATALOG__DEFAULT__S3__ENDPOINT`, and others).
+`ONCEBENCH_ICEBERG_WAREHOUSE` names the folder in the store. The catalog uses pyiceberg's settings of the store, too
+(`PYICEBERG_CATALOG__DEFAULT__S3__ENDPOINT`, and others).
 
 Promise: keys are in the catalog's environment only, not in its files or its command.
 
