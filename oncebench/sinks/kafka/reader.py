@@ -25,6 +25,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from kafka.errors import AuthorizationError
+from kafka.errors import KafkaError as CoordinatorError
 
 from oncebench.delivery.errors import ReadError
 from oncebench.kafka_access.acls import PREFIXED, TOPIC, TRANSACTIONAL_ID, Resource, advice
@@ -152,17 +153,26 @@ class KafkaReader:
         return ReadReport(ends, waited_s, complete=not gone, note=note)
 
     def leftovers(self) -> list[str]:
-        """Returns the open transactions of the sink_id."""
+        """Returns the open transactions of the sink_id.
+
+        Raises:
+            ReadError: the cluster does not list them.
+        """
         if self._sink_id is None:
             return []
         prefix = transactional_ids(self._sink_id)
-        with Coordinator.of(self._client) as coordinator:
-            try:
+        try:
+            with Coordinator.of(self._client) as coordinator:
                 coordinator.refuse_hidden(prefix)
-            except AuthorizationError as error:
-                right = advice(("Describe",), Resource(TRANSACTIONAL_ID, prefix, PREFIXED))
-                raise ReadError(f"{self._where}: open transactions of the job are hidden ({error}). {right}") from error
-            listed = coordinator.listed(prefix)
+                listed = coordinator.listed(prefix)
+        except AuthorizationError as error:
+            right = advice(("Describe",), Resource(TRANSACTIONAL_ID, prefix, PREFIXED))
+            raise ReadError(f"{self._where}: open transactions of the job are hidden ({error}). {right}") from error
+        except CoordinatorError as error:
+            raise ReadError(
+                f"{self._where}: the open transactions of the job cannot be listed ({error}). Check that the brokers "
+                "run, and read again."
+            ) from error
         return [f"open transaction {txn.transactional_id}" for txn in listed if txn.state == "Ongoing"]
 
     def close(self) -> None:

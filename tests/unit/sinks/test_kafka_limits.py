@@ -9,11 +9,14 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from oncebench.delivery.contract import Support
+from oncebench.delivery.errors import ReadError
 from oncebench.delivery.topics import settings
 from oncebench.delivery.topics.settings import broker_setting
 from oncebench.sinks.kafka import markers
 from oncebench.sinks.kafka import sink as kafka
+from oncebench.sinks.kafka.coordinator import Coordinator
 from oncebench.sinks.kafka.markers import Offsets
+from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.kafka.sink import SUPPORTS, KafkaSink
 
 # Nobody listens there, and librdkafka asks again until its limit.
@@ -60,3 +63,12 @@ def test_a_start_that_times_out_at_its_topics_raises_kafkas_error(
     with pytest.raises(KafkaException) as failed:
         KafkaSink("out", "it", 1, NOBODY, 60_000, "bad").start(support, 1, [])
     assert failed.value.args[0].code() == KafkaError._TIMED_OUT
+
+
+def test_transactions_that_cannot_be_listed_end_the_read_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = KafkaReader.__new__(KafkaReader)  # its consumer would wait for the topic first
+    reader._sink_id, reader._where, reader._client = "it", "topic out", NOBODY
+    unreachable = {"bootstrap_servers": NOBODY["bootstrap.servers"], "bootstrap_timeout_ms": 200}
+    monkeypatch.setattr(Coordinator, "of", lambda _client: Coordinator(unreachable))
+    with pytest.raises(ReadError, match=r"topic out: the open transactions of the job cannot be listed \("):
+        reader.leftovers()
