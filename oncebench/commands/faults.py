@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from loadgen.session import EVENTS_PER_SESSION
 from oncebench.commands.shared.failed_runs import FailedRuns
 from oncebench.commands.shared.interruption import (
     ResumableCommand,
@@ -28,6 +29,7 @@ from oncebench.commands.shared.options import (
     replication_option,
     start_timeout_option,
     work_dir_option,
+    workload_option,
 )
 from oncebench.commands.shared.postgres import postgres_option
 from oncebench.errors import ExitCode, UserError
@@ -40,6 +42,7 @@ from oncebench.report.tables import fault_matrix, fault_text
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_matrix import EVERYDAY, FAMILIES, Row, cells, left_out, rows, seeds_for
 from oncebench.scenario.supports import require_sinks
+from oncebench.scenario.workloads import WORKLOADS
 from oncebench.servers.sink_servers import ours
 
 # Events per second. Batches are limited by events, so the rate decides only how long the load lasts. It is slow enough
@@ -49,6 +52,9 @@ RATE = 300.0
 # Random kills: 1,190 of them took 26 s each within their share. A fault of one broker of three includes a failover and
 # a start of a broker: 13 of them took 330 s in one share, beside other work.
 FAULT_S, DELTA_FAULT_S, RANDOM_KILL_S, REPLICA_FAULT_S = 14.0, 31.0, 9.0, 25.0
+SHARES = 3  # of those measurements
+# The others need a file.
+PLANNED = [name for name, each in WORKLOADS.items() if not each.replays]
 
 
 class _Share(click.ParamType[tuple[int, int]]):
@@ -87,6 +93,7 @@ class _Share(click.ParamType[tuple[int, int]]):
     help="Number of seeds for exactly-once chains.",
 )
 @click.option("--seed", type=click.IntRange(0, MAX_SEED - 1000), default=1, show_default=True, help="First seed.")
+@workload_option(PLANNED)
 @open_sessions_option
 @brokers_option
 @replication_option
@@ -118,6 +125,7 @@ def faults(
     families: tuple[str, ...],
     seeds: int,
     seed: int,
+    workload: str,
     open_sessions: int,
     brokers: int,
     replication: int | None,
@@ -150,11 +158,16 @@ def faults(
             exit_code=ExitCode.USAGE,
         )
     chosen = [row for row in rows(sinks) if all(word in _title(row) for word in (only or "").split())]
-    base = Cell("", "", "", rate=RATE, seed=seed, open_sessions=open_sessions, brokers=brokers, replication=replication)
+    base = Cell(
+        "", "", "", rate=RATE, seed=seed, workload=workload, open_sessions=open_sessions, brokers=brokers,
+        replication=replication,
+    )  # fmt: skip
     refuse_idle_brokers([base], kafka)
+    if (why := WORKLOADS[workload].why_not(base)) is not None:
+        raise UserError(f"--workload {workload}: {why}", exit_code=ExitCode.USAGE)
     wanted, started = [*dict.fromkeys(families or EVERYDAY)], ours(kafka)
     planned = cells(chosen, wanted, base, seeds_for(seeds), started)
-    no_point, not_here = left_out(chosen, wanted, started, brokers)
+    no_point, not_here = left_out(chosen, wanted, started, brokers, workload)
     if not planned:
         why = f"none of these faults is possible: {'; '.join(not_here or no_point)}"
         raise UserError(
@@ -211,6 +224,8 @@ def _estimate(remaining: Sequence[Cell], shares: int) -> str:
 
 
 def _seconds(cell: Cell) -> float:
+    if cell.max_events_per_batch is None:
+        return cell.sessions * EVENTS_PER_SESSION / float(cell.rate) / SHARES
     if cell.brokers > 1:
         return REPLICA_FAULT_S * len(cell.faults)
     if cell.sink == "delta":

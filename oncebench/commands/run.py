@@ -55,6 +55,7 @@ from oncebench.run.interrupt import gently
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import checked_fault, require_possible
 from oncebench.scenario.supports import support_of
+from oncebench.scenario.workloads import WORKLOADS
 from oncebench.servers.sink_servers import ours
 from oncebench.workdir import delete_below, open_work_dir, refuse_used, require_free
 
@@ -90,7 +91,7 @@ EARLIER_NAMES = {"delivery": "guarantee"}
     help="Number of SIGKILLs at random times, drawn from --seed.",
 )
 @outage_option
-@workload_option
+@workload_option(WORKLOADS)
 @skew_option
 @records_options
 @checkpoint_option

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from loadgen.session import EVENTS_PER_SESSION
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Support
@@ -23,7 +23,9 @@ from oncebench.faults.catalogue import why_not_applicable, why_not_here, why_not
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import checked_fault
 from oncebench.scenario.supports import all_supports, find_support, installed
+from oncebench.scenario.workloads import WORKLOADS, timed_load
 from oncebench.sinks.registry import suite_sinks
+from pipeline.config import SESSIONS
 
 # The outages of this family last longer than the transaction time-out. Kafka's broker aborts expired transactions every
 # 10 s.
@@ -228,37 +230,44 @@ def rows(sinks: Sequence[str] = ()) -> list[Row]:
     return [Row(sink, support) for sink, support in all_supports() if sink in (sinks or installed())]
 
 
-def chain(row: Row, family: str, ours: frozenset[str] | None = None, brokers: int = 1) -> tuple[str, ...]:
+def chain(
+    row: Row, family: str, ours: frozenset[str] | None = None, brokers: int = 1, workload: str = SESSIONS
+) -> tuple[str, ...]:
     """The faults of a family that one run of a row has; `ours`: see `why_not`, `brokers`: see `brokers_of`."""
     faults: list[str] = []
     for text, fault in _faults(family, row):
-        if _pointless(row, family, fault) is None and _impossible(family, fault, ours, brokers) is None:
+        pointless = _pointless(row, family, fault, workload)
+        if pointless is None and _impossible(family, fault, ours, brokers) is None:
             again = text.endswith(REPLAY) or not faults
             faults.append(checked_fault(f"{fault}" if again else f"{fault}@after=2"))
     return tuple(faults)
 
 
 def left_out(
-    chosen: Iterable[Row], families: Sequence[str], ours: frozenset[str] | None = None, brokers: int = 1
+    chosen: Iterable[Row],
+    families: Sequence[str],
+    ours: frozenset[str] | None = None,
+    brokers: int = 1,
+    workload: str = SESSIONS,
 ) -> tuple[LeftOut, LeftOut]:
     """The faults that `chain` leaves out of these families, by reason.
 
     Returns:
-        Faults that are pointless in one of these rows, and faults that are impossible on this machine or with these
-        brokers.
+        Faults that are pointless in one of these rows or with this workload, and faults that are impossible on this
+        machine or with these brokers.
     """
     no_point: LeftOut = {}
     here: LeftOut = {}
     for row, family in product(chosen, families):
         for _, fault in _faults(family, row):
-            if (why := _pointless(row, family, fault)) is not None:
+            if (why := _pointless(row, family, fault, workload)) is not None:
                 no_point.setdefault(why, {})[str(fault)] = None
             elif (why := _impossible(family, fault, ours, brokers)) is not None:
                 here.setdefault(why, {})[str(fault)] = None
     return no_point, here
 
 
-def can_be_done(column: str, sink: str, guarantee: str, variant: str) -> bool:
+def can_be_done(column: str, sink: str, guarantee: str, variant: str, workload: str = SESSIONS) -> bool:
     """Whether a column's fault, or both faults of its pair, make sense in a row.
 
     Independent of this machine. True also if the column is not a fault, or if the sink does not declare the row or
@@ -272,7 +281,7 @@ def can_be_done(column: str, sink: str, guarantee: str, variant: str) -> bool:
         faults = [parse_fault(text) for text in column.split(", ")]
     except ValueError:
         return True
-    return all(_pointless(row, home, fault) is None for fault in faults)
+    return all(_pointless(row, home, fault, workload) is None for fault in faults)
 
 
 def _faults(family: str, row: Row) -> Iterator[tuple[str, Fault]]:
@@ -292,8 +301,10 @@ def _impossible(family: str, fault: Fault, ours: frozenset[str] | None, brokers:
     return why_not_here(fault, ours) or why_not_with_brokers(fault, brokers_of(family, brokers))
 
 
-def _pointless(row: Row, family: str, fault: Fault) -> str | None:
+def _pointless(row: Row, family: str, fault: Fault, workload: str) -> str | None:
     sink = suite_sinks()[row.sink]
+    if (why := WORKLOADS[workload].why_not_fault(fault)) is not None:
+        return f"with {workload}, it {why}"
     if family == TIMEOUT and not (
         sink.prepared_expire and protocol_of(sink.kind, row.support) is exactly_once_two_phase
     ):
@@ -345,23 +356,32 @@ def cells(
     made: list[Cell] = []
     for row in chosen:
         for family in families:
-            faults, kills = chain(row, family, ours, base.brokers), RANDOM_KILLS if family == RANDOM else 0
+            faults = chain(row, family, ours, base.brokers, base.workload)
+            kills = RANDOM_KILLS if family == RANDOM else 0
             if not faults and not kills:
                 continue
-            own = len(paired(faults, lambda text: "@" not in text))
-            batches = FIRST_BATCH + BATCHES_PER_FAULT * own + BATCHES_PER_KILL * kills
             brokers = brokers_of(family, base.brokers)
-            batches += REPLICAS_BATCHES if family in (REPLICAS, ISOLATION) else FAILOVER_BATCHES if brokers > 1 else 0
+            timed = WORKLOADS[base.workload].needs_warm_watermark
+            load = timed_load(faults, kills) if timed else _load_by_batches(base, family, brokers, faults, kills)
             cell = replace(
                 base, sink=row.sink, guarantee=row.support.guarantee, variant=row.support.variant, faults=faults,
-                random_kills=kills, sessions=batches * SESSIONS_PER_BATCH,
-                max_events_per_batch=SESSIONS_PER_BATCH * EVENTS_PER_SESSION,
-                trigger_ms=RANDOM_TRIGGER_MS if kills else base.trigger_ms,
-                transaction_timeout_ms=TIMEOUT_MS if family == TIMEOUT else base.transaction_timeout_ms,
-                brokers=brokers,
+                random_kills=kills, brokers=brokers,
+                transaction_timeout_ms=TIMEOUT_MS if family == TIMEOUT else base.transaction_timeout_ms, **load,
             )  # fmt: skip
             made += [replace(cell, seed=base.seed + number) for number in range(seeds[row.support.guarantee])]
     return sorted(made, key=lambda cell: cell.seed)
+
+
+def _load_by_batches(base: Cell, family: str, brokers: int, faults: Sequence[str], kills: int) -> dict[str, Any]:
+    """A load of so many limited batches that each fault has its own."""
+    own = len(paired(faults, lambda text: "@" not in text))
+    batches = FIRST_BATCH + BATCHES_PER_FAULT * own + BATCHES_PER_KILL * kills
+    batches += REPLICAS_BATCHES if family in (REPLICAS, ISOLATION) else FAILOVER_BATCHES if brokers > 1 else 0
+    return {
+        "sessions": batches * SESSIONS_PER_BATCH,
+        "max_events_per_batch": SESSIONS_PER_BATCH * EVENTS_PER_SESSION,
+        "trigger_ms": RANDOM_TRIGGER_MS if kills else base.trigger_ms,
+    }
 
 
 def seeds_for(exactly_once: int) -> dict[str, int]:

@@ -12,14 +12,21 @@ A workload consists of four parts with one name, and each room has one of them:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from oncebench.delivery.failpoints import parse_fault
+from loadgen.session import EVENTS_PER_SESSION
+from oncebench.delivery.failpoints import FIRST_BATCH, Fault, parse_fault
 from oncebench.faults.catalogue import FAULTS
 from oncebench.scenario.cell import Cell
 from pipeline.config import RECORDS, SESSIONS, WINDOWS
 from pipeline.workloads.settings import DELAY_MS, WINDOW_MS
+
+# A chain of faults without a limit of the batches: a batch per trigger, and seconds of load per fault. A restart takes
+# 10 to 20 s on two busy cores; after it come the seconds of the watermark, and two batches.
+TRIGGER_MS, RATE, FAULT_S = 1000, 100.0, 30.0
 
 
 @dataclass(frozen=True)
@@ -58,8 +65,14 @@ class Workload:
                 "are in time. Leave out --max-events-per-batch"
             )
         for text in cell.faults:
-            if FAULTS[parse_fault(text).action].replaces_checkpoint:
-                return f"fault {text} takes the watermark away with the checkpoint. Choose another fault"
+            if (why := self.why_not_fault(parse_fault(text))) is not None:
+                return f"fault {text} {why}. Choose another fault"
+        return None
+
+    def why_not_fault(self, fault: Fault) -> str | None:
+        """Why a run of this workload cannot have this fault; None if it can."""
+        if self.needs_warm_watermark and FAULTS[fault.action].replaces_checkpoint:
+            return "takes the watermark away with the checkpoint"
         return None
 
     def _why_not_replayed(self, cell: Cell) -> str | None:
@@ -72,6 +85,13 @@ class Workload:
         if cell.skew:
             return "the records are spread by their own keys. Leave out --skew, and give --key FIELD"
         return None
+
+
+def timed_load(faults: Sequence[str], kills: int) -> dict[str, Any]:
+    """The fields of a cell without a limit of its batches, whose load lasts as long as its faults and restarts."""
+    lasts_s = sum(FAULT_S + (parse_fault(text).seconds or 0.0) for text in faults) + FAULT_S * kills
+    sessions = math.ceil((FIRST_BATCH * TRIGGER_MS / 1000 + lasts_s) * RATE / EVENTS_PER_SESSION)
+    return {"sessions": sessions, "rate": RATE, "trigger_ms": TRIGGER_MS}
 
 
 WORKLOADS: Mapping[str, Workload] = {

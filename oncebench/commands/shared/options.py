@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -262,10 +262,6 @@ outage_option = click.option(
     help="Seconds between a random kill and the restart. Under exactly-once the kill then comes while a Kafka "
     "transaction is being committed, and the commit is lost.",
 )  # fmt: skip
-workload_option = click.option(
-    "--workload", type=click.Choice(tuple(WORKLOADS)), default=Cell.workload, show_default=True,
-    help=f"What the pipeline computes. {'; '.join(f'{each.name}: {each.description}' for each in WORKLOADS.values())}.",
-)  # fmt: skip
 skew_option = click.option(
     "--skew", type=click.FloatRange(0, MAX_SKEW), default=0.0, callback=_finite, metavar="S", show_default=True,
     help="How unevenly sessions are spread over the partitions of the input: partition p (from 1) gets a share "
@@ -285,6 +281,15 @@ keep_option = click.option(
     help="Also keep the servers' data, the checkpoint with the journal, and a file sink's output. The record, the "
     "report and the logs are always kept.",
 )  # fmt: skip
+
+
+def workload_option(names: Collection[str]) -> Callable[[F], F]:
+    """The option for these workloads."""
+    described = "; ".join(f"{name}: {WORKLOADS[name].description}" for name in names)
+    return click.option(
+        "--workload", type=click.Choice(tuple(names)), default=Cell.workload, show_default=True,
+        help=f"What the pipeline computes. {described}.",
+    )  # fmt: skip
 
 
 def base_cell(rate: str, duration: float | None, sessions: int | None, shape: str, **fields: Any) -> Cell:

@@ -62,6 +62,16 @@ def test_resume_skips_stored_runs_and_adds_new_reports(tmp_path: Path, ran: list
     assert ran[-1].open_sessions == 7
 
 
+def test_a_workload_reaches_every_run_and_a_file_is_not_asked_for(ran: list[Cell]) -> None:
+    assert CliRunner().invoke(cli, [*KILLS, "--workload", "windows"]).exit_code == 0
+    assert {(cell.workload, cell.max_events_per_batch) for cell in ran} == {("windows", None)}
+    assert CliRunner().invoke(cli, [*KILLS, "--workload", "records"]).exit_code == ExitCode.USAGE
+    refused = CliRunner().invoke(cli, [*KILLS, "--workload", "windows", "--open-sessions", "7"])
+    assert isinstance(refused.exception, UserError)
+    assert (refused.exception.exit_code, len(ran)) == (ExitCode.USAGE, 1)
+    assert "Leave out --open-sessions" in str(refused.exception)
+
+
 def test_shares_run_every_cell_once_and_make_one_table(tmp_path: Path, ran: list[Cell]) -> None:
     words = ["faults", "--sink", "kafka", "--only", "two-phase", "--seeds", "3", "--family", "kills"]
     for share in ("1/2", "2/2"):
