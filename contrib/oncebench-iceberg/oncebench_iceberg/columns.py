@@ -12,6 +12,7 @@ from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, schema_to_pyar
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
+from pyiceberg.types import DoubleType, FloatType
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructField, StructType
@@ -95,4 +96,8 @@ def unsuitable(table: TableMetadata) -> str | None:
                 f"it is partitioned by {field.transform}({field.name}), and this sink supports identity, bucket and "
                 "day only"
             )
+        # pyiceberg finds a partition's rows with `==`: 0.0 and -0.0 are two partitions with the rows of both, and NaN
+        # equals nothing.
+        if isinstance(table.schema().find_type(field.source_id), (FloatType, DoubleType)):
+            return f"it is partitioned by the floating-point column {field.name!r}, whose rows could be doubled"
     return None

@@ -41,12 +41,23 @@ from pyiceberg.table.update import (
 from pyiceberg.table.update.snapshot import _FastAppendFiles
 from pyiceberg.utils.properties import property_as_bool
 
+from oncebench.delivery import digest
+from oncebench.delivery.contract import NO_BATCH
 from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, RefusedStart
 from oncebench.delivery.failures.cause import RESTART
 from oncebench_iceberg.catalogs.catalog import Catalog
 from oncebench_iceberg.catalogs.errors import CATALOG_ERRORS, NO_TABLE, cause_of, first_line
 from oncebench_iceberg.files import access_of
-from oncebench_iceberg.marker import Keys, Marker, claim_note, driver_note, generation_in
+from oncebench_iceberg.marker import (
+    Keys,
+    Marker,
+    claim_note,
+    driver_note,
+    effective,
+    generation_in,
+    is_behind,
+    noted_in,
+)
 
 # A commit takes tens of ms, with hundreds of snapshots on a busy machine 300 ms. A compaction may come in between a few
 # times.
@@ -77,6 +88,7 @@ class Commits:
     generation: int
     _table: TableMetadata | None = None  # after this driver's start
     _seen: dict[str, str | None] = field(default_factory=dict)
+    _own: tuple[int, int] | None = None  # id and sequence number of this driver's newest snapshot
     _access: dict[str, str] = field(default_factory=dict, repr=False)
     _newest: Table | None = field(default=None, repr=False)  # the table after this driver's last commit
 
@@ -169,6 +181,8 @@ class Commits:
                 sequence = table.metadata.next_sequence_number()
                 marker = replace(step.marker, snapshot=producer.snapshot_id, sequence=sequence)
                 properties[self.keys.marker] = marker.text()
+            elif self._table is None:
+                properties |= self._marker_left(table.metadata, producer.snapshot_id)
             # The summary shows who made a snapshot, and how far the sink_id was.
             producer.snapshot_properties = dict(properties)
             for file in step.files:
@@ -176,13 +190,25 @@ class Commits:
             producer.commit()
         if properties:
             transaction.set_properties(properties)
-        step.tried(producer, properties)
+        step.tried(producer, properties, table.metadata.next_sequence_number())
         staging._do_commit(transaction._updates, (*transaction._requirements, *_requirements(table.metadata)))
         self._newest = staging
         return cast("TableMetadata", staging.metadata)
 
+    def _marker_left(self, table: TableMetadata, snapshot: int) -> dict[str, str]:
+        """Returns the marker that a start sets, because a rollback has taken the noted batch; else nothing.
+
+        Snapshots may expire behind the start's own. Then the noted marker would count again.
+        """
+        left, noted = effective(table, self.keys), noted_in(table, self.keys)
+        if left == noted:
+            return {}
+        left = left or Marker(NO_BATCH, 0, digest.to_text(0), "", snapshot, table.next_sequence_number())
+        return {self.keys.marker: left.text()}
+
     def _note(self, step: _Step, table: TableMetadata) -> TableMetadata:
         self._seen |= step.written
+        self._own = step.made or self._own
         return table
 
     def _stop_unless_ours(self, table: TableMetadata) -> None:
@@ -194,6 +220,12 @@ class Commits:
             raise DeliveryFailed(
                 f"the Iceberg table {self.catalog.place} was altered or replaced since this driver started. {RESTART} "
                 "The start compares the table's columns first."
+            )
+        if self._own is not None and not is_behind(table, *self._own):
+            raise DeliveryFailed(
+                f"the Iceberg table {self.catalog.place} was rolled back or replaced while this driver ran: it lacks "
+                f"this driver's snapshot {self._own[0]}. Nothing was added. Set the table to its newest snapshot, then "
+                "start again."
             )
         for key, text in self._seen.items():
             if table.properties.get(key) != text:
@@ -230,14 +262,21 @@ class _Step:
     marker: Marker | None = None
     written: dict[str, str] = field(default_factory=dict)
     _tries: dict[int, dict[str, str]] = field(default_factory=dict)  # snapshot -> properties of that try
+    _sequence: dict[int, int] = field(default_factory=dict)  # snapshot -> its sequence number
     _last: _FastAppendFiles | None = None  # the snapshot of the last try
     _refused: list[_FastAppendFiles] = field(default_factory=list)
 
-    def tried(self, producer: _FastAppendFiles | None, properties: dict[str, str]) -> None:
+    @property
+    def made(self) -> tuple[int, int] | None:
+        """Id and sequence number of the snapshot of the last try, or of the try that is in the table."""
+        return next(reversed(self._sequence.items()), None)
+
+    def tried(self, producer: _FastAppendFiles | None, properties: dict[str, str], sequence: int) -> None:
         """Notes a try, before its commit is sent."""
         self.written, self._last = properties, producer
         if producer is not None:
             self._tries[producer.snapshot_id] = properties
+            self._sequence[producer.snapshot_id] = sequence
 
     def refused(self) -> None:
         """Notes that the catalog has refused the last try.
@@ -254,6 +293,7 @@ class _Step:
         for snapshot, properties in self._tries.items():
             if table.snapshot_by_id(snapshot):
                 self.written = properties  # an earlier try may have arrived late
+                self._sequence = {snapshot: self._sequence[snapshot]}
                 return True
         return bool(self.written) and all(table.properties.get(key) == text for key, text in self.written.items())
 
@@ -270,7 +310,11 @@ def _append(transaction: Transaction) -> _FastAppendFiles:
     pyiceberg does so only if the property is true.
     """
     append = transaction.update_snapshot().merge_append()
-    append._merge_enabled = property_as_bool(append._transaction.table_metadata.properties, MERGE, True)
+    table = append._transaction.table_metadata
+    schema, specs = table.schema(), table.specs().values()
+    # pyiceberg cannot merge manifests of an earlier partitioning whose column was dropped.
+    whole = all(schema.find_column_name(field.source_id) for spec in specs for field in spec.fields)
+    append._merge_enabled = whole and property_as_bool(table.properties, MERGE, True)
     return cast("_FastAppendFiles", append)
 
 

@@ -115,9 +115,8 @@ class _WriteFiles:
     def _write(self, table: TableMetadata, rows: pa.Table, partition: int) -> list[DataFile]:
         target = pa.schema([arrow_schema(table.schema()).field(name) for name in rows.column_names])
         try:
-            return list(
-                _dataframe_to_data_files(table, rows.cast(target), load_file_io(dict(self.access), table.location))
-            )
+            io = load_file_io(dict(self.access), table.location)
+            files = list(_dataframe_to_data_files(table, rows.cast(target), io))
         except OSError as error:
             text = f"batch {self.batch}, partition {partition}: cannot write data files below {table.location}"
             raise failure(of_file_error(error), f"{text}: {error.strerror or error}") from error
@@ -126,6 +125,14 @@ class _WriteFiles:
                 f"batch {self.batch}, partition {partition}: the rows cannot be stored in {table.location} ({error}). "
                 "Correct or reject such rows in the query, then start again."
             ) from error
+        stored = sum(file.record_count for file in files)
+        if stored != len(rows):
+            raise PermanentFailure(
+                f"batch {self.batch}, partition {partition}: the data files below {table.location} have {stored} rows, "
+                f"and the task has {len(rows)}. No reader sees these files. Take a table with other partition fields, "
+                "and a new checkpoint and sink_id."
+            )
+        return files
 
 
 def _packed(files: Sequence[DataFile]) -> str:

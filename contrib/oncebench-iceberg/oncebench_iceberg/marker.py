@@ -25,7 +25,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from oncebench.delivery import digest
-from oncebench.delivery.contract import WHOLE_BATCH, Holder, Mark
+from oncebench.delivery.contract import NO_BATCH, WHOLE_BATCH, Holder, Mark
 from oncebench.delivery.errors import RefusedStart
 
 
@@ -82,7 +82,7 @@ class Marker:
 
 def effective(table: TableMetadata, keys: Keys) -> Marker | None:
     """Returns the newest batch of a sink_id in the newest snapshot; None if there is none."""
-    noted = _marker(table.properties.get(keys.marker), keys.marker)
+    noted = noted_in(table, keys)
     oldest: Snapshot | None = None
     for snapshot in ancestors_of(table.current_snapshot(), table):
         if noted is not None and snapshot.snapshot_id == noted.snapshot:
@@ -96,7 +96,33 @@ def effective(table: TableMetadata, keys: Keys) -> Marker | None:
     # Maintenance expires the oldest snapshots, so the noted one may be behind the oldest one that is left. It is not if
     # an older snapshot is left: then the table was set back to that one. Some programs also erase an expired parent's
     # id, so the parent shows nothing.
-    return noted if (oldest.sequence_number or 0) > noted.sequence else None
+    return noted if _may_be_behind(oldest, noted.snapshot, noted.sequence, table) else None
+
+
+def noted_in(table: TableMetadata, keys: Keys) -> Marker | None:
+    """Returns the marker in the table's property, also if the table has lost its batch."""
+    return _marker(table.properties.get(keys.marker), keys.marker)
+
+
+def is_behind(table: TableMetadata, snapshot: int, sequence: int) -> bool:
+    """Whether the newest snapshot has come after this one, as far as the snapshots that are left show."""
+    oldest: Snapshot | None = None
+    for each in ancestors_of(table.current_snapshot(), table):
+        if each.snapshot_id == snapshot:
+            return True
+        oldest = each
+    return oldest is not None and _may_be_behind(oldest, snapshot, sequence, table)
+
+
+def _may_be_behind(oldest: Snapshot, snapshot: int, sequence: int, table: TableMetadata) -> bool:
+    """Whether an unseen snapshot may have expired before the oldest ancestor that is left.
+
+    It has not if the table still has it, for example after CREATE OR REPLACE TABLE. Tags and branches keep expired
+    ancestors, and so show nothing.
+    """
+    kept = {ref.snapshot_id for ref in table.refs.values()}
+    there = table.snapshot_by_id(snapshot) is not None and snapshot not in kept
+    return (oldest.sequence_number or 0) > sequence and not there
 
 
 def driver_note(driver: str, generation: int) -> str:
@@ -128,7 +154,7 @@ def holder_of(table: TableMetadata, keys: Keys) -> Holder | None:
 def marks_of(table: TableMetadata, keys: Keys) -> dict[int, Mark]:
     """Returns the newest batch or claim of a sink_id as the mark of the whole batch."""
     marker = effective(table, keys)
-    found = [] if marker is None else [marker.mark()]
+    found = [] if marker is None or marker.batch == NO_BATCH else [marker.mark()]
     claim = _object(table.properties.get(keys.claim), keys.claim)
     if claim:
         try:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from iceberg_tables import EXACTLY_ONCE, Tables, marker
 from oncebench_iceberg import commit
+from oncebench_iceberg.catalogs.errors import CATALOG_ERRORS
+from oncebench_iceberg.columns import arrow_schema
 from oncebench_iceberg.commit import Commits, Unanswered
 from oncebench_iceberg.marker import Keys
 from oncebench_iceberg.retried import RetriedAppend
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import LongType
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import DecimalType, LongType
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
@@ -241,3 +246,55 @@ def test_a_dropped_table_is_missed(tables: Tables) -> None:
     driver.catalog._catalog().drop_table(tables.place.table)
     with pytest.raises(NoSuchTableError):
         driver.append(files, marker(0))
+
+
+def test_a_rollback_under_a_running_driver_is_missed(tables: Tables) -> None:
+    driver = tables.started("one", 1)
+    for batch in range(3):
+        driver.append(tables.files(f"b{batch}"), marker(batch))
+    first = tables.load().metadata.snapshots[1].snapshot_id
+    tables.load().manage_snapshots().rollback_to_snapshot(first).commit()
+    with pytest.raises(DeliveryFailed, match="was rolled back or replaced while this driver ran"):
+        driver.append(tables.files("b3"), marker(3))
+    assert tables.keys() == ["b0"]
+
+
+def test_a_marked_commit_with_a_lost_answer_outlives_its_snapshot(tables: Tables) -> None:
+    sink = tables.sink()
+    sink.start(EXACTLY_ONCE, 1, [])
+    writer = sink.unacknowledged_writer()
+    writer.commits.claim(0)
+
+    def maintain() -> None:
+        tables.append_by_other("other")
+        tables.expire_all_but_newest()
+
+    lose_answers(writer.commits.catalog, 1, maintain)
+    writer.commits.append(tables.files("a"), marker(0) if writer.marked else None)
+    assert tables.keys() == ["a", "other"]
+
+
+def test_a_catalog_damaged_under_a_running_driver_is_a_known_error(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "LIMIT_S", 0.2)
+    driver, files = tables.started("one", 1), tables.files("a")
+    tables.place.file.write_bytes(b"no database" * 1000)
+    with pytest.raises((*CATALOG_ERRORS, Unanswered), match="file is not a database"):
+        driver.append(files, marker(0))
+
+
+def test_a_dropped_column_of_an_earlier_partitioning_stops_no_commit(tables: Tables) -> None:
+    with tables.load().update_schema() as change:
+        change.add_column("part", DecimalType(9, 2))
+    with tables.load().update_spec() as partitioning:
+        partitioning.add_field("part", IdentityTransform())
+    rows = pa.table({"key": ["a"], "n": [1], "part": [Decimal("0.01")]})
+    for _ in range(2):
+        tables.load().append(rows.cast(arrow_schema(tables.load().schema())))
+    with tables.load().update_spec() as partitioning:
+        partitioning.remove_field("part")
+    with tables.load().update_schema(allow_incompatible_changes=True) as change:
+        change.delete_column("part")
+    tables.started("one", 1).append(tables.files("b"), marker(0))
+    assert tables.keys() == ["a", "a", "b"]

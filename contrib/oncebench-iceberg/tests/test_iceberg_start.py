@@ -266,3 +266,61 @@ def test_a_job_names_warehouse_and_table() -> None:
 @pytest.mark.parametrize("marked", [True, False])
 def test_only_a_marked_batch_may_be_in_the_table_after_a_restart(marked: bool) -> None:
     assert (_cause(Unanswered("late"), marked).restart == UNLESS_THERE) == marked
+
+
+def test_a_start_after_a_rollback_is_refused_again_after_expiry(tables: Tables) -> None:
+    _, first, _ = two_batches(tables)
+    roll_back(tables, first)
+    for generation in (2, 3):
+        sink = tables.sink(f"d{generation}")
+        sink.start(EXACTLY_ONCE, generation, [])
+        assert sink.newest_batch() == 0
+        tables.expire_all_but_newest()
+
+
+def test_a_start_after_the_loss_of_every_batch_is_refused_again_after_expiry(tables: Tables) -> None:
+    start, _, _ = two_batches(tables)
+    roll_back(tables, start)
+    for generation in (2, 3):
+        sink = tables.sink(f"d{generation}")
+        sink.start(EXACTLY_ONCE, generation, [])
+        assert sink.newest_batch() == -1
+        tables.expire_all_but_newest()
+
+
+def test_a_replaced_table_lacks_every_batch(tables: Tables) -> None:
+    two_batches(tables)
+    with tables.load().manage_snapshots() as update:  # as CREATE OR REPLACE TABLE, which keeps UUID and properties
+        update._remove_ref_snapshot(MAIN_BRANCH)
+    tables.append_by_other("other")
+    assert newest(tables) is None
+
+
+@pytest.mark.parametrize("name", ["a%41b", "a#b", "a?b"])
+def test_a_warehouse_has_any_name(tmp_path: Path, name: str) -> None:
+    tables = Tables(LocalPlace(tmp_path / name, "shop.orders"))
+    tables.make()
+    tables.started("one", 1).append(tables.files("a"), marker(0))
+    assert tables.keys() == ["a"]
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("kind", [t.FloatType(), t.DoubleType()])
+def test_a_partition_by_a_floating_point_column_is_refused(tmp_path: Path, kind: t.DataType) -> None:
+    tables = Tables(LocalPlace(tmp_path, "shop.orders"))
+    table = tables.catalog().make(iceberg_schema(t.StructType([t.StructField("x", kind)])))
+    with table.update_spec() as update:
+        update.add_field("x", IdentityTransform())
+    assert "floating-point column 'x'" in str(unsuitable(tables.load().metadata))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("write.metadata.previous-versions-max", "many"), ("write.avro.compression-codec", "lz4")],
+)
+def test_a_property_that_pyiceberg_cannot_use_refuses_a_start(tmp_path: Path, name: str, text: str) -> None:
+    tables = Tables(LocalPlace(tmp_path, "shop.orders"))
+    catalog = tables.catalog()._catalog()
+    catalog.create_namespace("shop")
+    catalog.create_table(tables.place.table, iceberg_schema(SCHEMA), properties={name: text})
+    refused(tables, f"{text}. Correct that table property")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import TableProperties
@@ -74,7 +75,9 @@ class LocalPlace:
         make_folder(self.warehouse)
 
     def open(self) -> SqlCatalog:
-        return SqlCatalog(CATALOG_NAME, uri=f"sqlite:///{self.file}?timeout={BUSY_S}", warehouse=str(self.warehouse))
+        return SqlCatalog(
+            CATALOG_NAME, uri=f"sqlite:///{quote(str(self.file))}?timeout={BUSY_S}", warehouse=str(self.warehouse)
+        )
 
     @property
     def made_with(self) -> Mapping[str, str]:
@@ -90,11 +93,11 @@ class LocalPlace:
         if not self.there():
             return not seen
         namespace, _, name = self.table.rpartition(".")
-        with closing(sqlite3.connect(f"file:{self.file}?mode=ro", uri=True)) as connection:
-            try:
+        try:
+            with closing(sqlite3.connect(f"{self.file.as_uri()}?mode=ro", uri=True)) as connection:
                 found = connection.execute(_NEWEST, (CATALOG_NAME, namespace, name)).fetchone()
-            except sqlite3.OperationalError:  # locked, or another program is making the catalog
-                return False
+        except sqlite3.Error:  # locked, damaged, or another program is making the catalog; a load shows the reason
+            return False
         return str(found[0] if found else "") == seen
 
     def __str__(self) -> str:
