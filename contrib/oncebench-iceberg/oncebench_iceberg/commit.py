@@ -36,7 +36,9 @@ from pyiceberg.table.update import (
     AssertDefaultSpecId,
     AssertRefSnapshotId,
     AssertTableUUID,
+    SetSnapshotRefUpdate,
     TableRequirement,
+    TableUpdate,
 )
 from pyiceberg.table.update.snapshot import _FastAppendFiles
 from pyiceberg.utils.properties import property_as_bool
@@ -191,7 +193,8 @@ class Commits:
         if properties:
             transaction.set_properties(properties)
         step.tried(producer, properties, table.metadata.next_sequence_number())
-        staging._do_commit(transaction._updates, (*transaction._requirements, *_requirements(table.metadata)))
+        updates = _with_retention(transaction._updates, table.metadata)
+        staging._do_commit(updates, (*transaction._requirements, *_requirements(table.metadata)))
         self._newest = staging
         return cast("TableMetadata", staging.metadata)
 
@@ -301,6 +304,18 @@ class _Step:
         """Removes the manifests of refused tries. They are not in the table, see `is_in`, and cannot get there."""
         while self._refused:
             self._refused.pop()._clean_all_uncommitted()
+
+
+_RETENTION = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
+
+
+def _with_retention(updates: tuple[TableUpdate, ...], table: TableMetadata) -> tuple[TableUpdate, ...]:
+    """Keeps how long the branch keeps its snapshots: pyiceberg's own update of a branch would remove that."""
+    main = table.refs.get(MAIN_BRANCH)
+    if main is None:
+        return updates
+    kept = {name: getattr(main, name) for name in _RETENTION}
+    return tuple(each.model_copy(update=kept) if isinstance(each, SetSnapshotRefUpdate) else each for each in updates)
 
 
 def _append(transaction: Transaction) -> _FastAppendFiles:

@@ -14,15 +14,19 @@ import base64
 import pickle
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from threading import Lock
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyiceberg.io.pyarrow as pyiceberg_arrow
 from pyiceberg.io import FileIO, load_file_io
-from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.types import ListType, MapType
 from pyspark.sql import DataFrame
 
 from oncebench.delivery import digest
@@ -116,14 +120,15 @@ class _WriteFiles:
         target = pa.schema([arrow_schema(table.schema()).field(name) for name in rows.column_names])
         try:
             io = load_file_io(dict(self.access), table.location)
-            files = list(_dataframe_to_data_files(table, rows.cast(target), io))
+            with _nulls_kept():
+                files = list(pyiceberg_arrow._dataframe_to_data_files(table, rows.cast(target), io))
         except OSError as error:
             text = f"batch {self.batch}, partition {partition}: cannot write data files below {table.location}"
             raise failure(of_file_error(error), f"{text}: {error.strerror or error}") from error
         except (pa.ArrowException, ValueError) as error:
             raise PermanentFailure(
                 f"batch {self.batch}, partition {partition}: the rows cannot be stored in {table.location} ({error}). "
-                "Correct or reject such rows in the query, then start again."
+                "Correct or reject such rows in the query, or correct the table's property. Then start again."
             ) from error
         stored = sum(file.record_count for file in files)
         if stored != len(rows):
@@ -133,6 +138,40 @@ class _WriteFiles:
                 "and a new checkpoint and sink_id."
             )
         return files
+
+
+class _NullsKept(pyiceberg_arrow.ArrowProjectionVisitor):  # type: ignore[misc]  # mypy sees no types of pyarrow
+    """pyiceberg builds a list or map of structs anew, and a null becomes an empty one (apache/iceberg-python #3833)."""
+
+    def list(self, list_type: ListType, list_array: pa.Array | None, value_array: pa.Array | None) -> pa.Array | None:
+        return _with_nulls_of(list_array, super().list(list_type, list_array, value_array))
+
+    def map(
+        self, map_type: MapType, map_array: pa.Array | None, key_result: pa.Array | None, value_result: pa.Array | None
+    ) -> pa.Array | None:
+        return _with_nulls_of(map_array, super().map(map_type, map_array, key_result, value_result))
+
+
+def _with_nulls_of(given: pa.Array | None, made: pa.Array | None) -> pa.Array | None:
+    if given is None or made is None or given.null_count == made.null_count:
+        return made
+    # the cast brings the ids of the fields back, which `if_else` leaves out
+    return pc.if_else(given.is_valid(), made, pa.nulls(len(made), made.type)).cast(made.type)
+
+
+_LOCK = Lock()
+
+
+@contextmanager
+def _nulls_kept() -> Iterator[None]:
+    """Lets pyiceberg write with `_NullsKept`. A worker process runs one task at a time, so the lock costs nothing."""
+    with _LOCK:
+        usual = pyiceberg_arrow.ArrowProjectionVisitor
+        pyiceberg_arrow.ArrowProjectionVisitor = _NullsKept
+        try:
+            yield
+        finally:
+            pyiceberg_arrow.ArrowProjectionVisitor = usual
 
 
 def _packed(files: Sequence[DataFile]) -> str:

@@ -19,6 +19,7 @@ from oncebench_iceberg.retried import RetriedAppend
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DecimalType, LongType
 from sqlalchemy import event
@@ -246,6 +247,16 @@ def test_a_dropped_table_is_missed(tables: Tables) -> None:
     driver.catalog._catalog().drop_table(tables.place.table)
     with pytest.raises(NoSuchTableError):
         driver.append(files, marker(0))
+
+
+def test_a_commit_keeps_how_long_the_branch_keeps_snapshots(tables: Tables) -> None:
+    driver = tables.started("one", 1)
+    table = tables.load()
+    kept = {"min_snapshots_to_keep": 50, "max_snapshot_age_ms": 7, "max_ref_age_ms": 9}
+    table.manage_snapshots().create_branch(table.current_snapshot().snapshot_id, MAIN_BRANCH, **kept).commit()
+    driver.append(tables.files("a"), marker(0))
+    main = tables.load().metadata.refs[MAIN_BRANCH]
+    assert {name: getattr(main, name) for name in kept} == kept
 
 
 def test_a_rollback_under_a_running_driver_is_missed(tables: Tables) -> None:

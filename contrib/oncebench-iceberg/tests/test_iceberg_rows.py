@@ -25,7 +25,7 @@ from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransfor
 from pyspark.sql import types as t
 
 from oncebench.delivery import digest
-from oncebench.delivery.errors import DeliveryFailed, ReadError
+from oncebench.delivery.errors import DeliveryFailed, PermanentFailure, ReadError
 
 KINDS = t.StructType(
     [
@@ -54,12 +54,12 @@ ROWS: list[dict[str, Any]] = [
 ] + [dict.fromkeys(KINDS.names)]
 
 
-def written(tables: Tables, rows: list[dict[str, Any]]) -> list[DataFile]:
+def written(tables: Tables, rows: list[dict[str, Any]], kinds: t.StructType = KINDS) -> list[DataFile]:
     """The data files of one task."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     table = tables.load().metadata
-    batch = pa.RecordBatch.from_pylist(rows, schema=to_arrow_schema(KINDS, timezone="Europe/Berlin"))
+    batch = pa.RecordBatch.from_pylist(rows, schema=to_arrow_schema(kinds, timezone="Europe/Berlin"))
     hashed = batch.append_column(digest.HASH, pa.array([3] * len(rows), pa.int64()))
     (result,) = _WriteFiles(0, _for_tasks(table))(iter([hashed]))
     (found,) = result.to_pylist()
@@ -67,9 +67,9 @@ def written(tables: Tables, rows: list[dict[str, Any]]) -> list[DataFile]:
     return _unpacked(found["files"], table.default_spec_id)
 
 
-def made(folder: Path, **partitions: Any) -> Tables:
+def made(folder: Path, kinds: t.StructType = KINDS, **partitions: Any) -> Tables:
     tables = Tables(LocalPlace(folder, "shop.orders"))
-    table = tables.catalog().make(iceberg_schema(KINDS))
+    table = tables.catalog().make(iceberg_schema(kinds))
     if partitions:
         with table.update_spec() as update:
             for name, transform in partitions.items():
@@ -89,6 +89,38 @@ def test_every_value_is_read_back_by_others(tmp_path: Path, partitions: Any) -> 
     assert len(list(tables.load().scan(row_filter="key = 'k1'").plan_files())) == 1
     duck = duckdb.sql(f"SELECT count(*), sum(price) FROM read_parquet('{tmp_path}/**/*.parquet')").fetchall()
     assert duck == [(3, Decimal("-0.02"))]
+
+
+ITEM = t.StructType([t.StructField("x", t.LongType())])
+NESTED = t.StructType(
+    [
+        t.StructField("key", t.StringType()),
+        t.StructField("items", t.ArrayType(ITEM)),
+        t.StructField("byName", t.MapType(t.StringType(), ITEM)),
+        t.StructField("parts", t.ArrayType(t.ArrayType(ITEM))),
+    ]
+)
+
+
+@pytest.mark.parametrize("partitions", [{}, {"key": IdentityTransform()}])
+def test_a_null_list_of_structs_does_not_become_an_empty_one(tmp_path: Path, partitions: Any) -> None:
+    some = {"items": [{"x": 1}, None], "byName": [("a", {"x": 2}), ("b", None)], "parts": [None, [], [{"x": 3}]]}
+    rows: list[dict[str, Any]] = [
+        {"key": "a", "items": None, "byName": None, "parts": None},
+        {"key": "b", "items": [], "byName": [], "parts": []},
+        {"key": "c", **some},
+        {"key": "d", "items": None, "byName": None, "parts": [None]},
+    ]
+    files = written(made(tmp_path, NESTED, **partitions), rows, NESTED)
+    read = pa.concat_tables(pq.ParquetFile(file.file_path.removeprefix("file://")).read() for file in files)
+    assert read.sort_by("key").to_pylist() == rows
+
+
+def test_files_with_more_rows_than_the_task_fail_the_batch(tmp_path: Path) -> None:
+    kinds = t.StructType([t.StructField("x", t.DoubleType())])
+    tables = made(tmp_path, kinds, x=IdentityTransform())
+    with pytest.raises(PermanentFailure, match="have 4 rows, and the task has 2"):
+        written(tables, [{"x": 0.0}, {"x": -0.0}], kinds)
 
 
 def test_duckdb_reads_the_files_of_the_newest_snapshot(tables: Tables) -> None:
