@@ -296,7 +296,7 @@ def test_a_replaced_table_lacks_every_batch(tables: Tables) -> None:
     assert newest(tables) is None
 
 
-@pytest.mark.parametrize("name", ["a%41b", "a#b", "a?b"])
+@pytest.mark.parametrize("name", ["a%41b", "a#b", "a?b", "a b", "ä"])
 def test_a_warehouse_has_any_name(tmp_path: Path, name: str) -> None:
     tables = Tables(LocalPlace(tmp_path / name, "shop.orders"))
     tables.make()

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import TableProperties
+from sqlalchemy import URL
 
 from oncebench.delivery.durable import is_uri, make_folder
 from oncebench.delivery.errors import RefusedStart
@@ -75,9 +76,10 @@ class LocalPlace:
         make_folder(self.warehouse)
 
     def open(self) -> SqlCatalog:
-        return SqlCatalog(
-            CATALOG_NAME, uri=f"sqlite:///{quote(str(self.file))}?timeout={BUSY_S}", warehouse=str(self.warehouse)
-        )
+        # SQLite decodes this name. SQLAlchemy 2.1 would decode a plain path too, and 2.0 would not.
+        file = URL.create("sqlite", database=f"file:{quote(str(self.file))}")
+        uri = file.update_query_dict({"timeout": str(BUSY_S), "uri": "true"}).render_as_string(hide_password=False)
+        return SqlCatalog(CATALOG_NAME, uri=uri, warehouse=str(self.warehouse))
 
     @property
     def made_with(self) -> Mapping[str, str]:
