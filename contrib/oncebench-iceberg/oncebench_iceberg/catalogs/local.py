@@ -43,7 +43,7 @@ class LocalPlace:
         """Returns the place of a text: the warehouse's path with the table's name.
 
         Raises:
-            RefusedStart: the path is a URI, or ends with no table.
+            RefusedStart: the path is a URI, ends with no table, or names the catalog's file as its warehouse.
         """
         path = Path(text).absolute()
         if is_uri(text):
@@ -55,6 +55,10 @@ class LocalPlace:
             raise RefusedStart(
                 f"{text} does not end with a table and its namespace. Name the warehouse's folder and the table: "
                 "/data/warehouse/NAMESPACE.TABLE."
+            )
+        if path.parent.name == FILE:  # "move that file away" would be bad advice
+            raise RefusedStart(
+                f"{path.parent} is the name of a catalog's file. Give the warehouse's folder, {path.parent.parent}."
             )
         return LocalPlace(path.parent, path.name)
 
