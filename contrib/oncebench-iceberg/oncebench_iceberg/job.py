@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+
+from oncebench.delivery.errors import RefusedStart
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,13 @@ class IcebergRestTable:
 
     @property
     def output(self) -> str:
-        from oncebench_iceberg.catalogs.rest import RestPlace  # noqa: PLC0415  pyiceberg takes a second to import
+        from oncebench_iceberg.catalogs.rest import SCHEMES, RestPlace  # noqa: PLC0415  pyiceberg imports slowly
 
+        if urlsplit(self.uri).scheme not in SCHEMES:  # the text would name a local warehouse; it may have a login
+            raise RefusedStart(
+                f"the uri of the REST catalog for the table {self.table} does not begin with http:// or https://. "
+                "Give the catalog's address, without /v1: https://HOST:PORT/PATH."
+            )
         return RestPlace(self.uri, self.table, self.warehouse).text
 
     @property

@@ -217,3 +217,10 @@ def test_a_text_that_is_no_table_of_a_catalog_is_refused(text: str) -> None:
 def test_a_job_names_a_catalog(warehouse: str) -> None:
     sink = IcebergRestTable("https://catalog:8181/api", "shop.orders", warehouse=warehouse, sink_id="job")
     assert RestPlace.of(sink.output) == RestPlace("https://catalog:8181/api", "shop.orders", warehouse)
+
+
+@pytest.mark.parametrize("uri", ["", "/api", "catalog/api", "user:secret@catalog:8181/api"])
+def test_a_job_whose_address_is_none_of_a_rest_catalog_is_refused(uri: str) -> None:
+    with pytest.raises(RefusedStart, match="does not begin with http:// or https://") as refused:
+        _ = IcebergRestTable(uri, "shop.orders", sink_id="job").output
+    assert "secret" not in str(refused.value)

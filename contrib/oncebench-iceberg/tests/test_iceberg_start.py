@@ -257,6 +257,11 @@ def test_a_place_that_is_no_table_is_refused(output: str) -> None:
         place_of({"output": output})
 
 
+def test_the_file_of_a_catalog_is_no_warehouse() -> None:
+    with pytest.raises(RefusedStart, match=r"Give the warehouse's folder, /data/warehouse\."):
+        place_of({"output": "/data/warehouse/catalog.sqlite/shop.orders"})
+
+
 def test_a_job_names_warehouse_and_table() -> None:
     sink = IcebergTable("/data/warehouse", "shop.orders", sink_id="job")
     assert place_of({"output": sink.output, **sink.more}) == LocalPlace(Path("/data/warehouse"), "shop.orders")
@@ -296,7 +301,7 @@ def test_a_replaced_table_lacks_every_batch(tables: Tables) -> None:
     assert newest(tables) is None
 
 
-@pytest.mark.parametrize("name", ["a%41b", "a#b", "a?b"])
+@pytest.mark.parametrize("name", ["a%41b", "a#b", "a?b", "a b", "ä"])
 def test_a_warehouse_has_any_name(tmp_path: Path, name: str) -> None:
     tables = Tables(LocalPlace(tmp_path / name, "shop.orders"))
     tables.make()

@@ -112,6 +112,9 @@ class KafkaCluster(Kafka):
             admin.incremental_alter_configs([resource])[resource].result(_ANSWER_TIMEOUT_S)
         except KafkaException as error:
             raise UserError(f"Kafka did not set {name}={value} for {topic}: {error.args[0].str()}") from error
+        except TimeoutError as error:
+            late = f"no answer within {_ANSWER_TIMEOUT_S:g} s"
+            raise UserError(f"Kafka did not set {name}={value} for {topic}: {late}") from error
 
     def other_than(self, number: int) -> Kafka:
         """Another broker of the cluster, which answers while broker `number` is away."""

@@ -15,6 +15,7 @@ from oncebench.kafka_access.acls import PREFIXED, TOPIC, Resource, advice
 # `oncebench load` makes.
 RUNS = "ob-"
 _TIMEOUT_S = 30.0  # for one request; a broker on a loaded laptop may pause for seconds
+_LATE = f"no answer within {_TIMEOUT_S:g} s"
 _POLL_S = 0.02
 # Settings of a topic that decide when a record is durable: the minimum number of copies for acks=all, and when a broker
 # forces records to its disk (by default it never does before it acknowledges them).
@@ -72,6 +73,8 @@ class Kafka:
             right = f". {_advice('Create', name, begins)}" if refused else ""
             reason = failed.str().rstrip(".")
             raise UserError(f"topic {name} can't be created on {self.bootstrap_servers}: {reason}{right}") from error
+        except TimeoutError as error:
+            raise UserError(f"topic {name} can't be created on {self.bootstrap_servers}: {_LATE}") from error
         return name
 
     def fresh_topic(self, prefix: str, partitions: int, config: Mapping[str, str] | None = None) -> str:
@@ -95,6 +98,8 @@ class Kafka:
             raise UserError(
                 f"{self.bootstrap_servers} does not return the settings of {topic}: {reason}{right}"
             ) from error
+        except TimeoutError as error:
+            raise UserError(f"{self.bootstrap_servers} does not return the settings of {topic}: {_LATE}") from error
         replicas = min(len(partition.replicas) for partition in partitions)
         return {"replicas": str(replicas), **{name: config[name].value for name in _DURABILITY}}
 

@@ -12,6 +12,7 @@ from oncebench.errors import ExitCode, MissingEnvironment, UserError
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.processes import ports
 from oncebench.servers.kafka import external as external_kafka
+from oncebench.servers.kafka import topics
 from oncebench.servers.kafka.broker import external, start_kafka
 from oncebench.servers.kafka.class_archive import StartFiles, make_data_folder
 from oncebench.servers.kafka.settings import BROKERS, CLIENTS, CONTROLLER, BrokerSettings
@@ -193,3 +194,11 @@ def test_unknown_client_settings_are_a_usage_error(silence: int) -> None:
     with pytest.raises(UserError, match=r"client settings for Kafka are invalid.*no\.such\.setting") as caught:
         external(KafkaAccess(f"127.0.0.1:{silence}", settings={"no.such.setting": "1"}))
     assert caught.value.exit_code == ExitCode.USAGE
+
+
+def test_a_topic_that_is_not_made_in_time_is_an_error_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics, "_TIMEOUT_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as server:  # it never answers
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(UserError, match=f"topic ob-in can't be created on {address}: ."):
+            topics.Kafka(KafkaAccess(address)).create_topic("ob-in", 1)

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import TableProperties
+from sqlalchemy import URL
 
 from oncebench.delivery.durable import is_uri, make_folder
 from oncebench.delivery.errors import RefusedStart
@@ -42,7 +43,7 @@ class LocalPlace:
         """Returns the place of a text: the warehouse's path with the table's name.
 
         Raises:
-            RefusedStart: the path is a URI, or ends with no table.
+            RefusedStart: the path is a URI, ends with no table, or names the catalog's file as its warehouse.
         """
         path = Path(text).absolute()
         if is_uri(text):
@@ -54,6 +55,10 @@ class LocalPlace:
             raise RefusedStart(
                 f"{text} does not end with a table and its namespace. Name the warehouse's folder and the table: "
                 "/data/warehouse/NAMESPACE.TABLE."
+            )
+        if path.parent.name == FILE:  # "move that file away" would be bad advice
+            raise RefusedStart(
+                f"{path.parent} is the name of a catalog's file. Give the warehouse's folder, {path.parent.parent}."
             )
         return LocalPlace(path.parent, path.name)
 
@@ -75,9 +80,10 @@ class LocalPlace:
         make_folder(self.warehouse)
 
     def open(self) -> SqlCatalog:
-        return SqlCatalog(
-            CATALOG_NAME, uri=f"sqlite:///{quote(str(self.file))}?timeout={BUSY_S}", warehouse=str(self.warehouse)
-        )
+        # SQLite decodes this name. SQLAlchemy 2.1 would decode a plain path too, and 2.0 would not.
+        file = URL.create("sqlite", database=f"file:{quote(str(self.file))}")
+        uri = file.update_query_dict({"timeout": str(BUSY_S), "uri": "true"}).render_as_string(hide_password=False)
+        return SqlCatalog(CATALOG_NAME, uri=uri, warehouse=str(self.warehouse))
 
     @property
     def made_with(self) -> Mapping[str, str]:
