@@ -59,11 +59,13 @@ def summary(report: Report, files: Path | None = None) -> str:
         files: the run's work folder, if it is known.
     """
     no_speed = _why_no_speed(report)
+    untested = report["verdict"] == Verdict.VACUOUS and report["faults"]
     lines = [
         *_head(report),
         *(_fell_behind(report, latencies_below=not no_speed) if backlog_in_latency(report) else ()),
         f"  verdict     {report['verdict']}: {_MEANING[report['verdict']]}",
         *(f"              {reason}" for reason in report["reasons"]),
+        *(["              run it again; if the fault was not hit, with a longer --duration"] if untested else ()),
         *_weaknesses(report),
         *_auditors(report),
         *_anomalies(report),

@@ -22,13 +22,17 @@ _NEWEST = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = 
 
 def main(catalog: str, table: str) -> None:
     namespace, _, name = table.rpartition(".")
-    with closing(sqlite3.connect(f"file:{catalog}?mode=ro", uri=True)) as file:
-        (metadata,) = file.execute(_NEWEST, (namespace, name)).fetchone()
+    if not Path(catalog).is_file():
+        sys.exit(f"{catalog} is no file. Name the catalog of the warehouse: /data/warehouse/catalog.sqlite")
+    with closing(sqlite3.connect(f"{Path(catalog).resolve().as_uri()}?mode=ro", uri=True)) as file:
+        newest = file.execute(_NEWEST, (namespace, name)).fetchone()
+    if newest is None:
+        sys.exit(f"{catalog} has no table {table}. Name the table with its namespace: shop.orders")
     connection = duckdb.connect()
     for package in (duckdb_extension_avro, duckdb_extension_iceberg):
         (extension,) = Path(package.__file__).parent.rglob("*.duckdb_extension")
         connection.load_extension(str(extension))
-    found = connection.execute("SELECT * FROM iceberg_scan(?)", [metadata])
+    found = connection.execute("SELECT * FROM iceberg_scan(?)", [*newest])
     names = [column[0] for column in found.description]
     rows = [json.dumps(dict(zip(names, row, strict=True)), sort_keys=True, default=str) for row in found.fetchall()]
     print("\n".join(sorted(rows)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -131,6 +133,24 @@ def test_duckdb_reads_the_files_of_the_newest_snapshot(tables: Tables) -> None:
     files = [task.file.file_path for task in tables.load().scan().plan_files()]
     found = duckdb.sql(f"SELECT key FROM read_parquet({files}) ORDER BY key").fetchall()
     assert [key for (key,) in found] == tables.keys() == ["b0", "b1", "b2", "x", "x", "x"]
+
+
+def test_the_script_for_pyiceberg_only_reads(tables: Tables) -> None:
+    script = Path(__file__).parents[1] / "readers" / "by_pyiceberg.py"
+    tables.started("one", 1).append(tables.files("b", "a"), marker(0))
+
+    def read(catalog: Path, table: str = "shop.orders") -> tuple[int, str, str]:
+        ended = subprocess.run(
+            [sys.executable, script, catalog, table], capture_output=True, text=True, timeout=120, check=False
+        )
+        return ended.returncode, ended.stdout, ended.stderr
+
+    assert read(tables.place.file) == (0, '{"key": "a", "n": 1}\n{"key": "b", "n": 0}\n', "")
+    other = tables.place.warehouse / "other.sqlite"
+    code, _, errors = read(other)
+    assert (code, errors.count("\n"), other.exists()) == (1, 1, False)
+    code, _, errors = read(tables.place.file, "shop.lost")
+    assert (code, errors.count("\n")) == (1, 1), errors
 
 
 def test_a_data_file_has_statistics(tmp_path: Path) -> None:

@@ -109,6 +109,12 @@ def test_a_run_that_was_not_kept_has_counts_and_no_speed(verdict: str) -> None:
     assert reported.keys() >= {"sessions", "rows", "fault", "speed"}
 
 
+def test_a_fault_that_was_not_hit_has_a_next_step() -> None:
+    text = summary(report("vacuous", reasons=["the fault after-prepare:kill was not hit"]))
+    assert "was not hit\n              run it again; if the fault was not hit, with a longer --duration" in text
+    assert "--duration" not in summary(report("unknown", reasons=["no"]))
+
+
 def test_each_code_has_its_count_kinds_and_meaning_and_no_formula() -> None:
     splits = {"DUP": {"same-partition": 0, "other-partition": 3}, "INCO": {"changed": 4, "vanished": 1}}
     rules = {code: CATALOGUE[code].rule for code in ("TORN", "DUP", "INCO")}
