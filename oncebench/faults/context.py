@@ -19,11 +19,12 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from oncebench.processes.child import Child
 from pipeline.config import PipelineConfig
 
+T = TypeVar("T")
 # Why a fault was not exercised when the pipeline died before the fault had its effect.
 OVERTAKEN = "another fault came first, and the pipeline may have died of that one"
 
@@ -177,14 +178,15 @@ class FaultContext:
 Injection = Callable[[FaultContext, float], Generator[None]]
 
 
-def waiting(condition: Callable[[], bool], limit_s: float = math.inf) -> Generator[None]:
-    """Yields until the condition holds, for `limit_s` at most.
+def waiting(condition: Callable[[], T], limit_s: float = math.inf) -> Generator[None, None, T]:
+    """Yields until the condition holds, for `limit_s` at most. Returns what the condition returned last.
 
     A wait needs no limit: the end of the run closes the fault.
     """
     end = time.monotonic() + limit_s
-    while not condition() and time.monotonic() < end:
+    while not (found := condition()) and time.monotonic() < end:
         yield
+    return found
 
 
 def pausing(seconds: float) -> Generator[None]:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from oncebench.faults.context import FaultContext, pausing, waiting
 from oncebench.faults.roles import Place, Role
@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # `oncebench list` runs without what starts a broker
 # How long Kafka may take to move a leadership, to end or start a broker, or to copy what a broker has missed. A session
 # ends after 9 s, and the election of a controller takes up to 3 s more; a busy machine takes several times as long.
 LIMIT_S = 300.0
+T = TypeVar("T")
 _LOOK_S = 0.25  # between two looks at Kafka's metadata
 _ANSWER_S = 2.0  # a healthy broker answers in milliseconds; the supervisor waits meanwhile
 
@@ -109,8 +110,7 @@ def isolate_leader(context: FaultContext, seconds: float, role: Role) -> Generat
             successor = cluster.leader_without(leader.number, *leader.place, timeout_s=_ANSWER_S)
         moved = {} if successor in (None, leader.number) else {"moved_to": successor}
         context.note("leader-reconnected", broker=leader.number, **moved)
-        yield from waiting(now_and_then(lambda: cluster.agrees(_ANSWER_S)), LIMIT_S)
-        if not cluster.agrees(_ANSWER_S):
+        if not (yield from waiting(now_and_then(lambda: cluster.agrees(_ANSWER_S)), LIMIT_S)):
             context.idle(f"the brokers did not agree within {LIMIT_S:g} s")
 
 
@@ -157,8 +157,7 @@ def _find(context: FaultContext, role: Role) -> Generator[None, None, _Leader | 
 def _fail_over(context: FaultContext, leader: _Leader) -> Generator[None]:
     """Waits until another broker leads the partition, then starts the one that is away."""
     with context.server_away():
-        yield from waiting(now_and_then(lambda: leader.successor() is not None), LIMIT_S)
-    successor = leader.successor()
+        successor = yield from waiting(now_and_then(leader.successor), LIMIT_S)
     if successor is None:
         context.idle(f"partition {leader.place.partition} of {leader.place.topic} got no other leader")
         return
@@ -184,8 +183,7 @@ def back(context: FaultContext, number: int, broker: KafkaBroker) -> Generator[N
 
 def in_sync(context: FaultContext, cluster: KafkaCluster) -> Generator[None, None, bool]:
     """Waits until every replica is in sync and returns True; idle and False if that takes too long."""
-    yield from waiting(now_and_then(lambda: cluster.in_sync(_ANSWER_S)), LIMIT_S)
-    if cluster.in_sync(_ANSWER_S):
+    if (yield from waiting(now_and_then(lambda: cluster.in_sync(_ANSWER_S)), LIMIT_S)):
         return True
     context.idle(f"the replicas were not in sync within {LIMIT_S:g} s")
     return False
@@ -198,14 +196,14 @@ def _note(context: FaultContext, event: str, leader: _Leader) -> None:
     context.note(event, broker=leader.number, leads=f"{topic.removeprefix(f'{run}.')}-{partition}", **controller)
 
 
-def now_and_then(condition: Callable[[], bool]) -> Callable[[], bool]:
-    """The condition, looked at every _LOOK_S: the supervisor asks far more often."""
+def now_and_then(condition: Callable[[], T]) -> Callable[[], T | None]:
+    """The condition, looked at every _LOOK_S: the supervisor asks far more often. None without a look."""
     looked = -_LOOK_S
 
-    def look() -> bool:
+    def look() -> T | None:
         nonlocal looked
         if time.monotonic() < looked + _LOOK_S:
-            return False
+            return None
         found = condition()
         looked = time.monotonic()
         return found

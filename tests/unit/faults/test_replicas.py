@@ -227,6 +227,19 @@ def test_a_rolling_restart_waits_for_replicas_before_each_broker(world: World, m
     assert world.events == ["pipeline-continued", *["broker-ends", "broker-back"] * 3]
 
 
+def test_replicas_that_were_in_sync_are_not_looked_at_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[bool] = []
+
+    def every_second_one_is_in_sync(_cluster: Any, _limit: float) -> bool:
+        looks.append(not looks or not looks[-1])  # a busy broker may leave the next look without an answer
+        return looks[-1]
+
+    monkeypatch.setattr(Cluster, "in_sync", every_second_one_is_in_sync)
+    monkeypatch.setattr(replicas, "LIMIT_S", 30.0)
+    run(KILL(context(world, Cluster()), 0.0))
+    assert world.events == ["leader-killed", "pipeline-continued", "leader-moved", "broker-back"]
+
+
 def test_a_rolling_restart_ends_where_replicas_do_not_catch_up(world: World) -> None:
     cluster = Cluster(synced=False)
     run(replicas.rolling_restart(context(world, cluster, "rolling-restart"), 0.0))
