@@ -12,13 +12,11 @@ from oncebench.delivery.failpoints import FIRST_BATCH, POINTS, parse_fault
 from oncebench.faults.catalogue import FAULTS
 from oncebench.report.comparisons import random_kills
 from oncebench.report.outcome import outcome_of
-from oncebench.report.tables import fault_matrix, fault_text
+from oncebench.report.tables import fault_matrix
 from oncebench.run.extra_load.warm_up import WARM_UP_BATCHES, WARM_UP_SESSIONS
 from oncebench.run.supervisor import RANDOM_KILL_MEAN_S
 from oncebench.scenario import fault_matrix as matrix
 from oncebench.scenario.cell import Cell
-from oncebench.scenario.workloads import WORKLOADS
-from pipeline.config import WINDOWS
 
 KILLS = ("faults", "--sink", "kafka", "--only", "two-phase", "--seeds", "1", "--family", "kills")
 
@@ -345,35 +343,6 @@ def test_every_fault_runs_once_before_any_runs_twice() -> None:
     cells = matrix.cells(chosen, ["kills", "lives"], Cell("", "", "", seed=5), matrix.seeds_for(2))
     assert [cell.seed for cell in cells] == [5, 5, 5, 5, 6, 6, 6, 6]
     assert len({(cell.sink, cell.faults) for cell in cells[:4]}) == 4
-
-
-def test_windows_have_unlimited_batches_and_keep_their_checkpoint() -> None:
-    base = Cell("", "", "", workload=WINDOWS)
-    made = matrix.cells([row("kafka", "two-phase")], matrix.EVERYDAY, base, matrix.seeds_for(1))
-    assert all(cell.max_events_per_batch is None and cell.trigger_ms == 1000 for cell in made)
-    assert all(WORKLOADS[WINDOWS].why_not(cell) is None for cell in made)
-    (kills,) = (cell for cell in made if len(cell.faults) == len(POINTS))
-    assert kills.sessions / float(kills.rate) * 100 >= 30 * len(POINTS), "each kill has time for its restart"
-    (slow,) = (cell for cell in made if cell.faults == ("after-prepare:outage:25", "after-decision:outage:25@after=2"))
-    assert slow.sessions / float(slow.rate) * 100 >= 2 * (25 + 30), "an outage does not shorten the restart"
-    gone = [text for cell in made for text in cell.faults if FAULTS[parse_fault(text).action].replaces_checkpoint]
-    assert gone == []
-    no_point, _ = matrix.left_out([row("kafka", "two-phase")], matrix.EVERYDAY, workload=WINDOWS)
-    assert "after-commit:roll-back" in no_point["with windows, it takes the watermark away with the checkpoint"]
-
-
-def test_the_tables_keep_workloads_apart() -> None:
-    one, other = report(fault("mid-write:kill")), report(fault("mid-write:kill"), codes=("DUP",), verdict="broken")
-    reports = [one | {"config": {}}, other | {"config": {"workload": WINDOWS}}]
-    text = fault_text.markdown(reports, fault_matrix.cells_of(reports))
-    sessions, windows = text.split("kills, windows:")
-    assert ("kept" in sessions, "broken" in sessions) == (True, False)
-    assert ("kept" in windows, "broken" in windows) == (False, True)
-    cases = ElementTree.fromstring(fault_matrix.junit(fault_matrix.cells_of(reports)))
-    assert sorted(case.attrib["name"] for case in cases) == [
-        "mid-write:kill seed 4",
-        "mid-write:kill seed 4, windows",
-    ]
 
 
 def test_timeout_outages_are_for_two_phase_transactions() -> None:
