@@ -309,3 +309,24 @@ def test_a_dropped_column_of_an_earlier_partitioning_stops_no_commit(tables: Tab
         change.delete_column("part")
     tables.started("one", 1).append(tables.files("b"), marker(0))
     assert tables.keys() == ["a", "a", "b"]
+
+
+def test_a_driver_goes_on_after_an_earlier_try_that_arrived_late(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = tables.started("one", 1)
+    files, commits = tables.files("a"), Table._do_commit
+    held: list[tuple[Any, ...]] = []
+
+    def late(table: Table, *asked: Any) -> None:
+        if not held:
+            held.append((table, *asked))
+            raise OperationalError("COMMIT", {}, sqlite3.OperationalError("disk I/O error"))
+        monkeypatch.setattr(Table, "_do_commit", commits)
+        commits(*held[0])
+        commits(table, *asked)
+
+    monkeypatch.setattr(Table, "_do_commit", late)
+    driver.append(files, marker(0))
+    driver.append(tables.files("b"), marker(1))
+    assert (len(held), tables.keys()) == (1, ["a", "b"])

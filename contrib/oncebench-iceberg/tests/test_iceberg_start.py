@@ -301,6 +301,17 @@ def test_a_replaced_table_lacks_every_batch(tables: Tables) -> None:
     assert newest(tables) is None
 
 
+def test_a_tag_on_an_expired_batch_is_no_rollback(tables: Tables) -> None:
+    start, first, second = two_batches(tables)
+    tables.load().manage_snapshots().create_tag(second, "audited").commit()
+    for name in ("x", "y"):
+        tables.append_by_other(name)
+    later = tables.load().metadata.snapshots[-2].snapshot_id
+    expire(tables, start, first, later)
+    assert newest(tables) == 1
+    tables.sink("two").start(EXACTLY_ONCE, 2, [])
+
+
 @pytest.mark.parametrize("name", ["a%41b", "a#b", "a?b", "a b", "ä"])
 def test_a_warehouse_has_any_name(tmp_path: Path, name: str) -> None:
     tables = Tables(LocalPlace(tmp_path / name, "shop.orders"))
