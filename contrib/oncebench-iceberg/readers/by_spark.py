@@ -12,25 +12,15 @@ Spark reads the newest metadata file of the table, without a catalog.
 """
 
 import json
-import sqlite3
 import sys
 import tempfile
-from contextlib import closing
-from pathlib import Path
 
+from newest_metadata import newest_metadata
 from pyspark.sql import SparkSession
-
-_NEWEST = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?"
 
 
 def main(jar: str, catalog: str, table: str) -> None:
-    namespace, _, name = table.rpartition(".")
-    if not Path(catalog).is_file():
-        sys.exit(f"{catalog} is no file. Name the catalog of the warehouse: /data/warehouse/catalog.sqlite")
-    with closing(sqlite3.connect(f"{Path(catalog).resolve().as_uri()}?mode=ro", uri=True)) as file:
-        newest = file.execute(_NEWEST, (namespace, name)).fetchone()
-    if newest is None:
-        sys.exit(f"{catalog} has no table {table}. Name the table with its namespace: shop.orders")
+    metadata = newest_metadata(catalog, table)
     with tempfile.TemporaryDirectory() as folder:
         settings = {
             "spark.jars": jar,
@@ -45,7 +35,7 @@ def main(jar: str, catalog: str, table: str) -> None:
             builder = builder.config(key, value)
         spark = builder.getOrCreate()
         # A path to a metadata file is a table of its own: Iceberg's `StaticTableOperations` reads it.
-        rows = [row.asDict(recursive=True) for row in spark.read.format("iceberg").load(newest[0]).collect()]
+        rows = [row.asDict(recursive=True) for row in spark.read.format("iceberg").load(metadata).collect()]
         spark.stop()
     print("\n".join(sorted(json.dumps(row, sort_keys=True, default=str) for row in rows)))
 

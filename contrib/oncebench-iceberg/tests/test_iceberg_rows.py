@@ -149,6 +149,9 @@ def test_the_script_for_pyiceberg_only_reads(tables: Tables) -> None:
     other = tables.place.warehouse / "other.sqlite"
     code, _, errors = read(other)
     assert (code, errors.count("\n"), other.exists()) == (1, 1, False)
+    other.write_text("no database")
+    code, _, errors = read(other)
+    assert (code, errors.count("\n")) == (1, 1), errors
     code, _, errors = read(tables.place.file, "shop.lost")
     assert (code, errors.count("\n")) == (1, 1), errors
 

@@ -273,23 +273,13 @@ def test_only_a_marked_batch_may_be_in_the_table_after_a_restart(marked: bool) -
     assert (_cause(Unanswered("late"), marked).restart == UNLESS_THERE) == marked
 
 
-def test_a_start_after_a_rollback_is_refused_again_after_expiry(tables: Tables) -> None:
-    _, first, _ = two_batches(tables)
-    roll_back(tables, first)
+@pytest.mark.parametrize(("kept", "left"), [(1, 0), (0, -1)])
+def test_a_rollback_stays_known_when_snapshots_expire(tables: Tables, kept: int, left: int) -> None:
+    roll_back(tables, two_batches(tables)[kept])
     for generation in (2, 3):
         sink = tables.sink(f"d{generation}")
         sink.start(EXACTLY_ONCE, generation, [])
-        assert sink.newest_batch() == 0
-        tables.expire_all_but_newest()
-
-
-def test_a_start_after_the_loss_of_every_batch_is_refused_again_after_expiry(tables: Tables) -> None:
-    start, _, _ = two_batches(tables)
-    roll_back(tables, start)
-    for generation in (2, 3):
-        sink = tables.sink(f"d{generation}")
-        sink.start(EXACTLY_ONCE, generation, [])
-        assert (sink.newest_batch(), sink.marks()) == (-1, {})
+        assert (sink.newest_batch(), [mark.batch for mark in sink.marks().values()]) == (left, [left] * kept)
         tables.expire_all_but_newest()
 
 
