@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
+from oncebench.delivery.contract import AT_MOST_ONCE
 from oncebench.delivery.failpoints import POINTS, parse_fault
 from oncebench.faults.catalogue import FAULTS
 from oncebench.report.tables import fault_matrix, fault_text
@@ -41,3 +42,10 @@ def test_the_tables_keep_workloads_apart() -> None:
         "mid-write:kill seed 4",
         "mid-write:kill seed 4, windows",
     ]
+
+
+def test_a_loss_of_another_workload_does_not_show_that_faults_were_tested() -> None:
+    quiet = report(fault("mid-write:kill"), guarantee=AT_MOST_ONCE)
+    telling = report(fault("mid-write:kill", lost=5), guarantee=AT_MOST_ONCE) | {"config": {"workload": WINDOWS}}
+    found = {cell.workload: cell.outcome for cell in fault_matrix.cells_of([quiet, telling])}
+    assert found == {"sessions": "vacuous", WINDOWS: "kept"}

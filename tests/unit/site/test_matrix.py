@@ -164,3 +164,11 @@ def test_rate_probe_is_a_cell_only_if_broken() -> None:
     assert list(matrix(probe)) == []
     broken = with_rows(report(verdict="broken", codes=("DUP",)), duplicated=4, probe=True)
     assert outcomes_of(matrix(report(), broken)) == {ROW: "broken"}
+
+
+def test_runs_of_another_workload_are_left_out() -> None:
+    windows = report(fault("after-prepare:kill"), verdict="broken", codes=("DUP",)) | {
+        "config": {"workload": "windows"}
+    }
+    sessions = report(fault("after-prepare:kill"))
+    assert matrix(sessions, windows) == matrix(sessions)
