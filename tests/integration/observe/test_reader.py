@@ -30,7 +30,7 @@ LIMIT_S = 30.0
 def transaction(kafka: KafkaBroker, name: str, *, abort: bool = False) -> Iterator[Producer]:
     """Opens a transaction; the end of the context commits or aborts it."""
     producer = Producer(
-        {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": name, "log_level": 0, "linger.ms": 0}
+        {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": name, "log_level": 0, "linger.ms": 60_000}
     )
     producer.init_transactions(LIMIT_S)
     producer.begin_transaction()
@@ -49,7 +49,8 @@ def produce(producer: Producer, topic: str, partition: int, values: range | list
 
 
 def plain(kafka: KafkaBroker) -> Producer:
-    return Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+    """A producer that sends what was produced before a flush in one batch, also on a busy machine."""
+    return Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0, "linger.ms": 60_000})
 
 
 def read(
