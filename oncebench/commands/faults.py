@@ -32,6 +32,7 @@ from oncebench.commands.shared.options import (
     workload_option,
 )
 from oncebench.commands.shared.postgres import postgres_option
+from oncebench.commands.shared.spark import cluster_option
 from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.series import run_series
 from oncebench.kafka_access.access import KafkaAccess
@@ -97,6 +98,7 @@ class _Share(click.ParamType[tuple[int, int]]):
 @open_sessions_option
 @brokers_option
 @replication_option
+@cluster_option
 @click.option(
     "--resume",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -129,6 +131,7 @@ def faults(
     open_sessions: int,
     brokers: int,
     replication: int | None,
+    workers: int,
     resume: tuple[Path, ...],
     share: tuple[int, int],
     kafka: KafkaAccess | None,
@@ -160,14 +163,14 @@ def faults(
     chosen = [row for row in rows(sinks) if all(word in _title(row) for word in (only or "").split())]
     base = Cell(
         "", "", "", rate=RATE, seed=seed, workload=workload, open_sessions=open_sessions, brokers=brokers,
-        replication=replication,
+        replication=replication, workers=workers,
     )  # fmt: skip
     refuse_idle_brokers([base], kafka)
     if (why := WORKLOADS[workload].why_not(base)) is not None:
         raise UserError(f"--workload {workload}: {why}", exit_code=ExitCode.USAGE)
     wanted, started = [*dict.fromkeys(families or EVERYDAY)], ours(kafka)
     planned = cells(chosen, wanted, base, seeds_for(seeds), started)
-    no_point, not_here = left_out(chosen, wanted, started, brokers, workload)
+    no_point, not_here = left_out(chosen, wanted, base, started)
     if not planned:
         why = f"none of these faults is possible: {'; '.join(not_here or no_point)}"
         raise UserError(

@@ -10,6 +10,10 @@ to all of them. The suite reads the hit, acts from outside, and then may let the
 the stopped driver has a successor, and later faults apply to the successor. The design follows FreeBSD's fail(9) and
 fail-rs: named points in the code, actions from outside.
 
+On a Spark cluster that the run has started, a task runs in the session of a Spark worker and not in the driver's. A
+fault that a task reaches then kills or stops that session: the Spark worker with its executors, as a machine that
+fails. The driver continues.
+
 A sink that a user certifies may have points of its own:
 
     from oncebench import failpoint
@@ -31,9 +35,11 @@ import os
 import re
 import signal
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 # In the order of a batch. Every guarantee reaches every point. Where a protocol lacks a step (a decision under
 # at-least-once, for example), the points around it coincide.
@@ -114,13 +120,15 @@ class Failpoints:
     Args:
         faults: in the order in which they act.
         hits: file of hits, one JSON line each: {fault, point, batch, partition, rows, action, seconds, t_us, pid,
-            life}; `life` is the id of the session of processes.
+            life, session}; `session` is the id of the session that the fault kills or stops.
         trace: file of all reached points (not fsynced), or None. It shows where a random kill hit.
+        life: the id of the driver's session, which names the attempt. The driver makes this value.
     """
 
     faults: tuple[Fault, ...]
     hits: Path
     trace: Path | None
+    life: int = field(default_factory=lambda: os.getsid(0))
 
     def reach(self, point: str, batch: int, rows: int | None = None, partition: int | None = None) -> None:
         """Reaches a point: notes it in the trace, and acts if the next fault belongs here.
@@ -139,21 +147,22 @@ class Failpoints:
         last = json.loads(before[-1]) if before else None
         if fault.point != point or not _fits(fault, batch, rows, last and last["batch"]):
             return
-        if last is not None and last["life"] == os.getsid(0) and not self._stopped(armed - 1).exists():
-            return  # the previous fault is about to act on this process
-        if _is_zombie(before):
+        if last is not None and last["life"] == self.life and not self._stopped(armed - 1).exists():
+            return  # the previous fault is about to act on this attempt
+        if _is_zombie(before, self.life):
             return
-        # The name contains the session: a process that dies before it writes the hit must not disarm the fault for its
+        # The name contains the attempt: one that dies before it writes the hit must not disarm the fault for its
         # successors.
-        if not _take(self.hits.with_name(f"{self.hits.name}.{armed}.{os.getsid(0)}")):
+        if not _take(self.hits.with_name(f"{self.hits.name}.{armed}.{self.life}")):
             return  # another task of this batch was first
         hit = {"fault": str(fault), "point": point, "batch": batch, "partition": partition, "rows": rows}
         act = {"action": fault.action, "seconds": fault.seconds or 0.0, "t_us": _now_us(), "pid": os.getpid()}
-        act["life"] = os.getsid(0)
-        _append(self.hits, hit | act, durable=True)
+        _append(self.hits, hit | act | {"life": self.life, "session": os.getsid(0)}, durable=True)
         _signal_session(signal.SIGSTOP)
         if fault.action == KILL:
             _signal_session(signal.SIGKILL)
+            if os.getsid(0) != self.life:
+                _take(self._stopped(armed))  # the driver lives on, and may meet the next fault
             os.kill(os.getpid(), signal.SIGKILL)
         _take(self._stopped(armed))  # all others have stopped; a process that sees this file has been continued
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -167,6 +176,16 @@ class Failpoints:
 
     def _stopped(self, number: int) -> Path:
         return self.hits.with_name(f"{self.hits.name}.{number}.stopped")
+
+
+def stops_attempt(hit: Mapping[str, Any]) -> bool:
+    """Whether a fault kills or stops the attempt, and not a Spark worker of the run's own cluster.
+
+    Args:
+        hit: a line of the file of hits; older lines have no `session`.
+    """
+    session = hit.get("session")
+    return session is None or bool(session == hit["life"])
 
 
 def failpoint(name: str) -> None:
@@ -203,9 +222,9 @@ def begin_batch(path: Path, failpoints: Failpoints, batch: int) -> None:
     os.environ[VARIABLE] = str(path)
 
 
-def _is_zombie(hits: list[bytes]) -> bool:
-    """Whether this process was declared dead and has a successor."""
-    return any(hit["action"] == ZOMBIE and hit["life"] == os.getsid(0) for hit in map(json.loads, hits))
+def _is_zombie(hits: list[bytes], life: int) -> bool:
+    """Whether this attempt was declared dead and has a successor."""
+    return any(hit["action"] == ZOMBIE and hit["life"] == life for hit in map(json.loads, hits))
 
 
 def _fits(fault: Fault, batch: int, rows: int | None, hit_last: int | None) -> bool:

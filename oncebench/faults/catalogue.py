@@ -360,23 +360,29 @@ def why_not_with_brokers(fault: Fault, brokers: int) -> str | None:
     return None
 
 
-def why_not_on_master(fault: Fault, spark: str, local: bool) -> str | None:
+def why_not_on_master(fault: Fault, spark: str, local: bool, workers: int = 0) -> str | None:
     """Why the fault cannot be injected into a run on this Spark; None if it can.
 
     Args:
         spark: the option that chose Spark: `--master spark://host:7077`.
         local: whether all executors belong to the pipeline's own process tree.
+        workers: the workers of the run's own cluster; 0: it has none.
     """
     if local:
         return None
     action = FAULTS[fault.action]
-    if action.on_executors:
-        return f"it kills executors of the pipeline's own. Leave out {spark}: the run then has two of them"
-    if fault.point in TASK_POINTS:
-        points = ", ".join(point for point in POINTS if point not in TASK_POINTS)
-        return f"a task passes {fault.point}, and with {spark} no task can be stopped. Take one of: {points}"
     if action.starts_successor:
         return f"with {spark} the stopped pipeline keeps all cores, so no successor can run"
+    if workers:  # the suite has started the workers, so it may kill and stop what they have started
+        return None
+    if action.on_executors:
+        return f"the suite kills only executors that it has started. Give --cluster 2 in place of {spark}"
+    if fault.point in TASK_POINTS:
+        points = ", ".join(point for point in POINTS if point not in TASK_POINTS)
+        return (
+            f"a task passes {fault.point}, and the suite stops only executors that it has started. Give --cluster 2 in "
+            f"place of {spark}. Or take one of: {points}"
+        )
     return None
 
 

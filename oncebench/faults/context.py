@@ -4,9 +4,10 @@ A fault is a generator function of a `FaultContext` and a number of seconds. The
 the pipeline has stopped at the failpoint, and advances it again and again. When the run ends first, the supervisor
 closes the generator, which runs its `finally` blocks.
 
-Promise: the whole pipeline is stopped (SIGSTOP) when a fault begins. A fault undoes at its end what it did to a server
-or a folder. The supervisor continues the pipeline if the fault ends before it did so. The supervisor restarts nothing
-while a fault holds `without_restarts`.
+Promise: the whole pipeline is stopped (SIGSTOP) when a fault begins. On a Spark cluster that the run has started, only
+one session is stopped: that of the driver, or that of the Spark worker whose task reached the failpoint. A fault undoes
+at its end what it did to a server or a folder. The supervisor continues the pipeline if the fault ends before it did
+so. The supervisor restarts nothing while a fault holds `without_restarts`.
 
 Failure modes: a run waits for a fault for a limited time. The end of the run cuts short a fault that takes longer.
 """
@@ -19,10 +20,13 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from oncebench.processes.child import Child
 from pipeline.config import PipelineConfig
+
+if TYPE_CHECKING:
+    from oncebench.servers.spark_cluster import SparkCluster
 
 T = TypeVar("T")
 # Why a fault was not exercised when the pipeline died before the fault had its effect.
@@ -72,11 +76,12 @@ class FaultContext:
 
     Attributes:
         control: starts and observes attempts of the pipeline.
-        child: the attempt that is stopped at the failpoint.
+        child: the attempt that has reached the failpoint.
         hit: the line of hits.jsonl: `batch`, `point`, `pid`, `fault`, and `t_us`, which identifies the hit.
         config: the pipeline's configuration.
         servers: the servers that the suite started, by service name (`kafka` always, if it is ours).
         seed: seeds the random choices of a fault.
+        cluster: the Spark cluster that the run has started for the pipeline, if any.
         held: whether the supervisor leaves dead processes dead.
         away: whether a server may not answer although dead processes are restarted.
         standing: whether the attempt is still stopped. The supervisor continues it if the fault ends before that.
@@ -88,6 +93,7 @@ class FaultContext:
     config: PipelineConfig
     servers: Mapping[str, Any]
     seed: int = 1
+    cluster: SparkCluster | None = None
     held: bool = field(default=False, init=False)
     away: bool = field(default=False, init=False)
     standing: bool = field(default=True, init=False)
@@ -129,10 +135,25 @@ class FaultContext:
         """Records that the fault had no target: the run has not exercised this fault."""
         self.note("nemesis-idle", fault=self.hit["fault"], why=why)
 
+    @property
+    def _sessions(self) -> Sequence[Child]:
+        """The attempt, and the Spark workers with the executors of the run's own cluster."""
+        return (self.child, *(self.cluster.workers if self.cluster is not None else ()))
+
+    def members(self) -> tuple[int, ...]:
+        """Pids of the attempt's processes, and of those of the run's own Spark cluster."""
+        return tuple(pid for session in self._sessions for pid in session.members())
+
+    def freeze(self) -> None:
+        """Stops every process of the pipeline, also on the run's own Spark cluster."""
+        for session in self._sessions:
+            session.freeze()
+
     def thaw(self, but: frozenset[int] = frozenset()) -> None:
         """Continues the pipeline, except the processes in `but`, without a line in the timeline."""
         self.standing = False
-        self.child.thaw(but)
+        for session in self._sessions:
+            session.thaw(but)
 
     def resume_pipeline(self, but: frozenset[int] = frozenset()) -> None:
         """Continues the pipeline, except the processes in `but`, and records that."""
@@ -140,17 +161,20 @@ class FaultContext:
         self.note("pipeline-continued")
 
     def kill_pipeline(self) -> None:
-        """SIGKILL for every process of the newest attempt.
+        """SIGKILL for every process of the newest attempt, also for its executors on the run's own Spark cluster.
 
         If the attempt has already ended, its exit is recorded.
         """
         child = self.control.child
-        assert child is not None, "an attempt has stopped at this failpoint"
-        if not child.alive:
+        assert child is not None, "an attempt has reached this failpoint"
+        if child.alive:
+            child.kill_session()
+            self.note("pipeline-killed")
+        else:
             self.control.record_exit()
-            return
-        child.kill_session()
-        self.note("pipeline-killed")
+        if self.cluster is not None:
+            self.cluster.kill_executors()
+            self.thaw()
 
     def idle_after_failure(self, expected: str) -> None:
         """Records that the newest attempt ended for an unrelated reason, and the fault as idle.

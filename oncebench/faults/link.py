@@ -29,6 +29,7 @@ from oncebench.servers.proxy.framing import (
     produce_error,
 )
 from oncebench.servers.proxy.tcp import Catch, Proxy
+from pipeline.config import PipelineConfig
 
 # From a failpoint to the next request it takes one step of a batch, or one batch: seconds on a busy machine.
 COME_LIMIT_S = 30.0
@@ -89,19 +90,27 @@ def cut_postgres_link(context: FaultContext, seconds: float) -> Generator[None]:
 
 
 @contextmanager
-def commit_held(proxy: Proxy) -> Iterator[bool]:
-    """Keeps the next EndTxn from the broker until the end of the context, which discards it.
+def commit_held(servers: Mapping[str, Any], config: PipelineConfig, outage_s: float) -> Iterator[dict[str, bool]]:
+    """Before an outage: waits for the next commit of a transaction, and keeps it from the broker.
 
-    Yields whether one came within COME_LIMIT_S. The client loses its connection, and sends the EndTxn again on a new
-    one. So the context must end the client within milliseconds.
+    The commit is discarded at the end of the context. The client loses its connection, and sends the commit again on a
+    new one. So the context must end the client within milliseconds.
+
+    Yields:
+        The field `commit_held`: whether a commit came within COME_LIMIT_S. Nothing without an outage, and under
+        another guarantee than exactly-once.
     """
+    proxy = servers.get(link_to(KAFKA))
+    if not outage_s or proxy is None or config.guarantee != EXACTLY_ONCE:
+        yield {}
+        return
     catch = Catch(lambda request: is_kafka(END_TXN, request), held_s=COME_LIMIT_S)
     proxy.catch(catch)
     try:
         deadline = time.monotonic() + COME_LIMIT_S
         while catch.request is None and time.monotonic() < deadline:
             time.sleep(_LOOK_S)
-        yield catch.request is not None
+        yield {"commit_held": catch.request is not None}
     finally:
         proxy.forget(catch)
 

@@ -10,16 +10,15 @@ from __future__ import annotations
 import os
 import random
 import signal
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import replace
 
 import psutil
 
 from oncebench.faults.context import OVERTAKEN, FaultContext, pausing, waiting
+from oncebench.servers.spark_executors import executors_among
 
-# The main class of an executor's JVM.
-EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 # How often a crash loop kills the pipeline before the pipeline may start completely.
 LOOP = 5
 # A start takes about 6 s and its first batch a little longer, so kills land before, during and after the start.
@@ -28,6 +27,7 @@ LOOP_MAX_S = 8.0
 
 def stop(context: FaultContext, seconds: float) -> Generator[None]:
     """Keeps the whole pipeline stopped for `seconds`, as a long garbage collection would."""
+    context.freeze()
     try:
         yield from pausing(seconds)
     finally:
@@ -105,15 +105,17 @@ def stop_executor(context: FaultContext, seconds: float) -> Generator[None]:
 
 def _stop_process(context: FaultContext, pid: int | None, name: str, seconds: float) -> Generator[None]:
     """Continues the pipeline except this process, and the process `seconds` later."""
-    context.resume_pipeline(frozenset() if pid is None else frozenset({pid}))
     if pid is None:
+        context.resume_pipeline()
         return
+    context.freeze()  # on a Spark cluster the process may be in a session that no failpoint has stopped
+    context.resume_pipeline(frozenset({pid}))
     context.note(f"{name}-stopped", pid=pid)
     try:
         yield from pausing(seconds)
     finally:
         # Harmless if the process, or the whole pipeline, has died meanwhile.
-        context.child.thaw()
+        context.thaw()
         context.note(f"{name}-continued", pid=pid)
 
 
@@ -173,7 +175,7 @@ def _refuses_partitions(message: str, recorded: int) -> bool:
 def _worker(context: FaultContext) -> int | None:
     """The pid of the Python worker that passes the point; idle and None without one."""
     pid = int(context.hit["pid"])
-    if pid != context.child.pid and pid in context.child.members():
+    if pid != context.child.pid and pid in context.members():
         return pid
     context.idle("no worker passed the point")
     return None
@@ -184,23 +186,12 @@ def _executor(context: FaultContext) -> int | None:
 
     It is the executor whose worker passes the point, or the first executor if the driver passes the point.
     """
-    found = _executors(context.child.members())
+    found = executors_among(context.members())
     own = [executor for executor in found if any(each.pid == context.hit["pid"] for each in _descendants(executor))]
     if found:
         return int((own or found)[0].pid)
-    context.idle("the pipeline has no executors of its own")
+    context.idle("the pipeline has no executor on this machine")
     return None
-
-
-def _executors(pids: Iterable[int]) -> list[psutil.Process]:
-    """The executors among these processes, ordered by pid."""
-    found = []
-    for pid in sorted(pids):
-        with suppress(psutil.Error):  # the process may have ended meanwhile
-            process = psutil.Process(pid)
-            if EXECUTOR in process.cmdline():
-                found.append(process)
-    return found
 
 
 def _descendants(process: psutil.Process) -> list[psutil.Process]:

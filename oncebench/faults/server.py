@@ -155,7 +155,7 @@ def _restart_server(context: FaultContext, server_name: str, name: str, clean: b
 
 def _session(context: FaultContext, sessions: Sequence[psutil.Process]) -> psutil.Process | None:
     """A PostgreSQL session that the pipeline uses; idle and None without one."""
-    ports = {port for pid in context.child.members() for port in _ports(pid)}
+    ports = {port for pid in context.members() for port in _ports(pid)}
     found = [each for each in sessions if _serves(each, ports)]
     if not found:
         context.idle("the pipeline had no session open")

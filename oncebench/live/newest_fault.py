@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from oncebench.delivery.failpoints import KILL
+from oncebench.delivery.failpoints import KILL, stops_attempt
 from oncebench.record.json_lines import Tail
 
 _DEATHS = ("pipeline-killed", "random-kill", "pipeline-failed", "zombie-left")
@@ -33,9 +33,9 @@ class NewestFault:
                 self._running_us = max(self._running_us, line["t_us"])
         for hit in self._hits.fresh():
             self._add(hit)
-            if hit["action"] == KILL:
+            if hit["action"] == KILL and stops_attempt(hit):
                 self._down_us = max(self._down_us, hit["t_us"])
-            else:
+            elif hit["action"] != KILL:
                 self._stopped_us = max(self._stopped_us, hit["t_us"])
         for line in self._timeline.fresh():
             if line["event"] in _DEATHS:

@@ -6,7 +6,7 @@ Promise: deliberately broken configurations come last, each with the anomaly cod
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from oncebench.report.schema import Report
 from oncebench.scenario.order import order_of
@@ -23,9 +23,31 @@ def configuration_of(report: Report) -> Configuration:
     return cell["sink"], cell["guarantee"], cell["variant"]
 
 
-def workload_of(report: Report) -> str:
-    """The workload of a report; older reports are of sessions."""
-    return report.get("config", {}).get("workload", SESSIONS)
+class Setting(NamedTuple):
+    """What a whole fault matrix runs with; matrices with different settings are never mixed.
+
+    Attributes:
+        workload: what the pipeline computes.
+        workers: the workers of the run's own Spark cluster; 0: it has none.
+    """
+
+    workload: str = SESSIONS
+    workers: int = 0
+
+    @property
+    def text(self) -> str:
+        """The setting behind a comma, for titles: `, windows, cluster of 2`; empty for the usual one."""
+        workload = "" if self.workload == SESSIONS else f", {self.workload}"
+        return workload + (f", cluster of {self.workers}" if self.workers else "")
+
+
+USUAL = Setting()
+
+
+def setting_of(report: Report) -> Setting:
+    """The setting of a report; older reports have the usual one."""
+    config = report.get("config", {})
+    return Setting(config.get("workload", SESSIONS), config.get("workers", 0))
 
 
 def variant_of(report: Report) -> Variant:

@@ -104,6 +104,7 @@ _Config = TypedDict(
         "generators": NotRequired[Count],
         "observers": NotRequired[Count],
         "workload": NotRequired[str],
+        "workers": NotRequired[Count],
     },
 )
 RecoveryMarks = TypedDict(

@@ -16,6 +16,7 @@ a fault, in Jepsen's word):
   the kill came while the pipeline committed a transaction
 - pipeline-failed: died by itself, also during a fault, with `exit_code` and `why`
 - pipeline-continued, pipeline-stopped
+- spark-worker-replaced: a failpoint killed a Spark worker of the run's own cluster, and another one is started
 - nemesis-over: a fault ended by itself; it is missing if the end of the run ended the fault
 """
 
@@ -23,24 +24,26 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from oncebench.delivery.contract import EXACTLY_ONCE
+from oncebench.delivery.failpoints import stops_attempt
 from oncebench.errors import ExitCode, UserError
 from oncebench.faults.catalogue import FAULTS
 from oncebench.faults.context import FaultContext
-from oncebench.faults.link import commit_held, link_to
-from oncebench.faults.server import KAFKA
+from oncebench.faults.link import commit_held
 from oncebench.home import HOME
 from oncebench.lab.engine import REFUSED, SPARK, Engine
 from oncebench.processes import child as process
 from oncebench.processes.child import Child
 from oncebench.record.json_lines import AllLines, LineWriter, read_lines
 from pipeline.config import PipelineConfig
+
+if TYPE_CHECKING:  # it imports Spark
+    from oncebench.servers.spark_cluster import SparkCluster
 
 # Unrequested deaths in a row after which no restart will help. All but the first came before the query ran. A pipeline
 # that runs and dies repeatedly is a finding and no error: its run stalls.
@@ -68,6 +71,7 @@ class Supervisor:
         servers: the servers that the suite started, by name; faults may break these.
         engine: starts the attempts.
         outage_s: seconds between a random kill and the restart; see `Cell.outage_s`.
+        cluster: the Spark cluster that the run has started for the pipeline, if any.
     """
 
     def __init__(
@@ -79,8 +83,9 @@ class Supervisor:
         servers: Mapping[str, Any] | None = None,
         engine: Engine = SPARK,
         outage_s: float = 0.0,
+        cluster: SparkCluster | None = None,
     ) -> None:
-        self._engine, self._outage_s = engine, outage_s
+        self._engine, self._outage_s, self._cluster = engine, outage_s, cluster
         self._restart_at: float | None = None
         self._config = replace(config, trace=config.trace or random_kills > 0)
         self._folder = config.record
@@ -191,16 +196,26 @@ class Supervisor:
         A fault that began earlier could lose its SIGCONT.
         """
         for hit in self._hits()[self._hits_handled :]:
-            inject = FAULTS[hit["action"]].inject
-            if inject is not None and not child.stands_still(hit["pid"]):
+            inject, place = FAULTS[hit["action"]].inject, self._stopped_session(child, hit)
+            if inject is not None and place is not None and not place.stands_still(hit["pid"]):
                 return
             self._hits_handled += 1
             if inject is not None:
-                context = FaultContext(self, child, hit, self._config, self._servers, self._seed)
-                if child.alive and hit["life"] == child.pid:
+                context = FaultContext(self, child, hit, self._config, self._servers, self._seed, self._cluster)
+                if place is not None:
                     self._active.append((context, inject(context, hit["seconds"])))
                 else:
                     context.idle("the pipeline died before it was stopped")
+            elif self._cluster is not None and self._cluster.replace_worker(hit["session"]):
+                self.note("spark-worker-replaced", hit_us=hit["t_us"])
+
+    def _stopped_session(self, child: Child, hit: Mapping[str, Any]) -> Child | None:
+        """The session that a failpoint stops: the attempt, or a worker of the run's own cluster; None: it died."""
+        if hit["life"] != child.pid or not child.alive:
+            return None
+        if stops_attempt(hit):
+            return child
+        return None if self._cluster is None else self._cluster.worker(hit["session"])
 
     def stop(self) -> None:
         """Ends the pipeline between two batches, or kills it after STOP_LIMIT_S; no restart.
@@ -228,7 +243,7 @@ class Supervisor:
             assert self._child is not None, "start() comes first"
             self._kill_at = None
             self._kills_left -= 1
-            with self._commit_held() as held:
+            with commit_held(self._servers, self._config, self._outage_s) as held:
                 killed_us = _now_us()
                 self._child.kill_session()
             self.note("random-kill", t_us=killed_us, landed=self._last_failpoint(), **held)
@@ -237,20 +252,6 @@ class Supervisor:
                 self._restart_at = time.monotonic() + self._outage_s
             else:
                 self.start_successor()
-
-    @contextmanager
-    def _commit_held(self) -> Iterator[dict[str, bool]]:
-        """Holds back a commit before an outage.
-
-        Waits until the pipeline commits a transaction, and keeps that request from the broker.
-        Yields the fields to record.
-        """
-        proxy = self._servers.get(link_to(KAFKA))
-        if self._outage_s and proxy is not None and self._config.guarantee == EXACTLY_ONCE:
-            with commit_held(proxy) as held:
-                yield {"commit_held": held}
-        else:
-            yield {}
 
     def end_faults(self) -> None:
         """Ends and undoes the active faults, the newest first.
@@ -285,7 +286,7 @@ class Supervisor:
 
         A failpoint writes its hit to disk before it kills, so the hit is there at the death.
         """
-        return any(hit["action"] == "kill" for hit in self.hits())
+        return any(hit["action"] == "kill" and stops_attempt(hit) for hit in self.hits())
 
     def record_exit(self) -> tuple[int | None, str] | None:
         """Records the exit of the newest attempt, once, and kills its remaining processes.

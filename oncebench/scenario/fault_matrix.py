@@ -19,7 +19,7 @@ from loadgen.session import EVENTS_PER_SESSION
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Support
 from oncebench.delivery.failpoints import FIRST_BATCH, KILL, POINTS, Fault, parse_fault
 from oncebench.delivery.protocols import exactly_once_two_phase, protocol_of
-from oncebench.faults.catalogue import why_not_applicable, why_not_here, why_not_with_brokers
+from oncebench.faults.catalogue import why_not_applicable, why_not_here, why_not_on_master, why_not_with_brokers
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import checked_fault
 from oncebench.scenario.supports import all_supports, find_support, installed
@@ -176,6 +176,7 @@ CHAINS: Mapping[str, Sequence[str]] = {
     "no-checkpoint": ("after-commit:lose-checkpoint",),
 }  # fmt: skip
 REPLAY = "@replay"
+DEFAULT = Cell("", "", "")
 # A family without a chain: SIGKILLs at random times. Three seeds make about 100 kills per row of the matrix.
 RANDOM = "random"
 RANDOM_KILL = f"{RANDOM}:{KILL}"  # the name of such a kill in a report
@@ -230,39 +231,32 @@ def rows(sinks: Sequence[str] = ()) -> list[Row]:
     return [Row(sink, support) for sink, support in all_supports() if sink in (sinks or installed())]
 
 
-def chain(
-    row: Row, family: str, ours: frozenset[str] | None = None, brokers: int = 1, workload: str = SESSIONS
-) -> tuple[str, ...]:
-    """The faults of a family that one run of a row has; `ours`: see `why_not`, `brokers`: see `brokers_of`."""
+def chain(row: Row, family: str, base: Cell = DEFAULT, ours: frozenset[str] | None = None) -> tuple[str, ...]:
+    """The faults of a family that one run of a row has; `base` and `ours`: see `cells`."""
     faults: list[str] = []
     for text, fault in _faults(family, row):
-        pointless = _pointless(row, family, fault, workload)
-        if pointless is None and _impossible(family, fault, ours, brokers) is None:
+        if _pointless(row, family, fault, base.workload) is None and _impossible(family, fault, base, ours) is None:
             again = text.endswith(REPLAY) or not faults
             faults.append(checked_fault(f"{fault}" if again else f"{fault}@after=2"))
     return tuple(faults)
 
 
 def left_out(
-    chosen: Iterable[Row],
-    families: Sequence[str],
-    ours: frozenset[str] | None = None,
-    brokers: int = 1,
-    workload: str = SESSIONS,
+    chosen: Iterable[Row], families: Sequence[str], base: Cell = DEFAULT, ours: frozenset[str] | None = None
 ) -> tuple[LeftOut, LeftOut]:
     """The faults that `chain` leaves out of these families, by reason.
 
     Returns:
         Faults that are pointless in one of these rows or with this workload, and faults that are impossible on this
-        machine or with these brokers.
+        machine, or with these brokers or this Spark.
     """
     no_point: LeftOut = {}
     here: LeftOut = {}
     for row, family in product(chosen, families):
         for _, fault in _faults(family, row):
-            if (why := _pointless(row, family, fault, workload)) is not None:
+            if (why := _pointless(row, family, fault, base.workload)) is not None:
                 no_point.setdefault(why, {})[str(fault)] = None
-            elif (why := _impossible(family, fault, ours, brokers)) is not None:
+            elif (why := _impossible(family, fault, base, ours)) is not None:
                 here.setdefault(why, {})[str(fault)] = None
     return no_point, here
 
@@ -297,8 +291,12 @@ def brokers_of(family: str, brokers: int) -> int:
     return REPLICAS_BROKERS if family in (REPLICAS, ISOLATION, *LEADERS) else brokers
 
 
-def _impossible(family: str, fault: Fault, ours: frozenset[str] | None, brokers: int) -> str | None:
-    return why_not_here(fault, ours) or why_not_with_brokers(fault, brokers_of(family, brokers))
+def _impossible(family: str, fault: Fault, base: Cell, ours: frozenset[str] | None) -> str | None:
+    return (
+        why_not_here(fault, ours)
+        or why_not_with_brokers(fault, brokers_of(family, base.brokers))
+        or why_not_on_master(fault, base.spark_text, base.on_this_machine, base.workers)
+    )
 
 
 def _pointless(row: Row, family: str, fault: Fault, workload: str) -> str | None:
@@ -349,14 +347,14 @@ def cells(
     A series that is cut short has run every fault once before any fault twice.
 
     Args:
-        base: the rate and the other fields that all runs share.
+        base: the rate, brokers, workload, Spark and the other fields that all runs share.
         seeds: the number of runs of each chain, by guarantee. Each run has its own seed.
         ours: the servers that the suite starts for the runs. None: all that they need.
     """
     made: list[Cell] = []
     for row in chosen:
         for family in families:
-            faults = chain(row, family, ours, base.brokers, base.workload)
+            faults = chain(row, family, base, ours)
             kills = RANDOM_KILLS if family == RANDOM else 0
             if not faults and not kills:
                 continue

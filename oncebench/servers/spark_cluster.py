@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -27,6 +28,7 @@ from oncebench.errors import MissingEnvironment
 from oncebench.processes import child as process
 from oncebench.processes.child import Child
 from oncebench.processes.ports import LOOPBACK, free_ports
+from oncebench.servers.spark_executors import executors_among
 
 SPARK_HOME = Path(pyspark.__file__).parent
 # A JVM starts in some seconds on idle cores; three took more than 180 s on busy ones.
@@ -34,8 +36,6 @@ START_LIMIT_S = 600.0
 _POLL_S = 0.05
 # One executor with Spark's default memory fits into a worker.
 WORKER_MEMORY = "1g"
-# The main class of an executor's JVM.
-EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
 @dataclass
@@ -72,17 +72,43 @@ class SparkCluster:
         except (OSError, ValueError):
             return 0
 
+    def worker(self, session: int) -> Child | None:
+        """Returns the worker of this process session if it is alive."""
+        return next((each for each in self.workers if each.pid == session and each.alive), None)
+
+    def members(self) -> tuple[int, ...]:
+        """Returns the pids of the workers and of everything that they have started."""
+        return tuple(pid for worker in self.workers for pid in worker.members())
+
     def executors(self) -> list[int]:
         """Returns the pids of the executors' JVMs."""
-        return [pid for pid, command in self._processes() if EXECUTOR in command]
+        return [executor.pid for executor in executors_among(self.members())]
+
+    def kill_executors(self) -> None:
+        """Kills the executors' JVMs; their Python workers end with them."""
+        for pid in self.executors():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def commands(self) -> list[list[str]]:
         """Returns the command of every process that the workers have started, directly or not."""
-        return [command for _, command in self._processes()]
+        found = []
+        for pid in self.members():
+            with suppress(psutil.Error):  # it has ended meanwhile
+                found.append(psutil.Process(pid).cmdline())
+        return found
 
     def kill_worker(self, index: int) -> None:
         """Kills a worker and all that it has started, as the power failure of its machine would."""
         self.workers[index].kill_session()
+
+    def replace_worker(self, session: int) -> bool:
+        """Starts a worker in place of the one that had this session, and has been killed; False if none had it."""
+        found = [index for index, worker in enumerate(self.workers) if worker.pid == session]
+        for index in found:
+            self.kill_worker(index)
+            self.restart_worker(index)
+        return bool(found)
 
     def restart_worker(self, index: int) -> None:
         """Starts a worker in place of one that was killed; returns at once."""
@@ -100,12 +126,6 @@ class SparkCluster:
         arguments = ["--host", LOOPBACK, "--webui-port", str(port), "--cores", "1", "--memory", self.memory,
                      "--work-dir", str(folder / "work"), self.address]  # fmt: skip
         return self._stack.enter_context(start(self.java, "Worker", arguments, folder))
-
-    def _processes(self) -> Iterator[tuple[int, list[str]]]:
-        for worker in self.workers:
-            for pid in worker.members():
-                with suppress(psutil.Error):  # it has ended meanwhile
-                    yield pid, psutil.Process(pid).cmdline()
 
 
 @contextmanager

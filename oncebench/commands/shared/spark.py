@@ -24,14 +24,20 @@ MOST_WORKERS = 8  # each takes a JVM and an executor: 1.5 GB
 MASTER_HELP = "Spark master: local[2], or spark://host:7077 for a standalone cluster."
 
 
+def cluster_option(command: F) -> F:
+    """The option `--cluster`."""
+    return click.option(
+        "--cluster", "workers", type=click.IntRange(0, MOST_WORKERS), default=0, metavar="N", show_default=True,
+        help="Start a standalone Spark cluster on this machine for each run: a master, and N workers with one core "
+        "each. 0: no cluster.",
+    )(command)  # fmt: skip
+
+
 def spark_options(command: F) -> F:
     """The options `--master`, `--cluster` and `--spark-conf`."""
     for option in (
         click.option("--master", default="local[2]", show_default=True, help=MASTER_HELP),
-        click.option("--cluster", "workers", type=click.IntRange(0, MOST_WORKERS), default=0, metavar="N",
-                     show_default=True,
-                     help="Start a standalone Spark cluster on this machine for the run: a master, and N workers with "
-                     "one core each. 0: no cluster."),
+        cluster_option,
         click.option("--spark-conf", multiple=True, metavar="NAME=VALUE",
                      help="Spark setting, such as spark.executor.memory=2g; repeat for several."),
     )[::-1]:  # fmt: skip

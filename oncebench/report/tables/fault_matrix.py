@@ -26,14 +26,13 @@ from xml.etree import ElementTree
 from oncebench.audit.verdict import Verdict
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE
 from oncebench.delivery.failpoints import KILL, parse_fault
-from oncebench.report.configuration import Configuration, configuration_of, place_of, workload_of
+from oncebench.report.configuration import USUAL, Configuration, Setting, configuration_of, place_of, setting_of
 from oncebench.report.outcome import LIMIT, ORDER, fault_outcome
 from oncebench.report.schema import Fault, Report
 from oncebench.report.tables.grid import grid
 from oncebench.report.tables.table import counts_text, duplicated_by, lost_by
 from oncebench.scenario.fault_matrix import RANDOM, RANDOM_KILL, can_be_done, named, paired
 from oncebench.scenario.fault_matrix import columns as columns_of
-from pipeline.config import SESSIONS
 
 # Two kinds of empty cells: the fault has no point in the row; the fault was not run.
 NO_POINT, NOT_RUN = "n/a", "-"
@@ -53,7 +52,7 @@ class MatrixCell:
     duplicated: int
     seed: int
     reproduce: str
-    workload: str = SESSIONS
+    setting: Setting = USUAL
 
     @property
     def text(self) -> str:
@@ -73,15 +72,15 @@ def cells_of(reports: Iterable[Report]) -> list[MatrixCell]:
 def numbered(reports: Iterable[Report]) -> list[tuple[int, MatrixCell]]:
     """Every cell of the matrix, each with the number of its report."""
     found = [
-        (number, replace(cell, workload=workload_of(report)))
+        (number, replace(cell, setting=setting_of(report)))
         for number, report in enumerate(reports)
         for cell in _of_run(report)
     ]
     tight = {
-        (cell.row, cell.workload) for _, cell in found if cell.row[1] not in TIGHT or getattr(cell, TIGHT[cell.row[1]])
+        (cell.row, cell.setting) for _, cell in found if cell.row[1] not in TIGHT or getattr(cell, TIGHT[cell.row[1]])
     }
     judged = [
-        (number, cell if (cell.row, cell.workload) in tight or cell.outcome != Verdict.KEPT else _tested_nothing(cell))
+        (number, cell if (cell.row, cell.setting) in tight or cell.outcome != Verdict.KEPT else _tested_nothing(cell))
         for number, cell in found
     ]
     return sorted(judged, key=lambda each: place_of(each[1].row))
@@ -91,7 +90,7 @@ def markdown(cells: Sequence[MatrixCell], family: str) -> str:
     """A Markdown table: a row per configuration, a column per fault of a family that was run.
 
     Args:
-        cells: of one workload.
+        cells: of one setting.
         family: the family.
     """
     columns = [fault for fault in columns_of(family) if any(cell.fault == fault for cell in cells)]
@@ -101,7 +100,7 @@ def markdown(cells: Sequence[MatrixCell], family: str) -> str:
     for row in dict.fromkeys(cell.row for cell in cells):
         of_row = {fault: [cell for cell in cells if (cell.row, cell.fault) == (row, fault)] for fault in columns}
         if any(of_row.values()):
-            workload = cells[0].workload
+            workload = cells[0].setting.workload
             lines.append((*row, *(_worst(found) or _empty(fault, row, workload) for fault, found in of_row.items())))
     return grid(lines)
 
@@ -114,7 +113,7 @@ def junit(cells: Sequence[MatrixCell]) -> str:
     suite = ElementTree.Element("testsuite", name="oncebench faults", tests=str(len(cells)), failures=str(failures),
                         skipped=str(skipped))  # fmt: skip
     for cell in cells:
-        name = f"{cell.fault} seed {cell.seed}{'' if cell.workload == SESSIONS else f', {cell.workload}'}"
+        name = f"{cell.fault} seed {cell.seed}{cell.setting.text}"
         case = ElementTree.SubElement(suite, "testcase", classname=".".join(cell.row), name=name)
         if cell.outcome == Verdict.BROKEN:
             ElementTree.SubElement(case, "failure", message=cell.details)

@@ -1,4 +1,4 @@
-"""The fault matrix as one text: verdicts and recovery by workload and family, then random kills.
+"""The fault matrix as one text: verdicts and recovery by setting and family, then random kills.
 
 Promise: a pure function of reports. An empty table is left out.
 """
@@ -9,12 +9,11 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from oncebench.report.comparisons import random_kills
-from oncebench.report.configuration import workload_of
+from oncebench.report.configuration import setting_of
 from oncebench.report.replication import replication_lines
 from oncebench.report.schema import Report
 from oncebench.report.tables import fault_matrix, recovery_table
 from oncebench.scenario.fault_matrix import FAMILIES
-from pipeline.config import SESSIONS
 
 
 def markdown(reports: Sequence[Report], found: Sequence[fault_matrix.MatrixCell]) -> str:
@@ -28,12 +27,11 @@ def markdown(reports: Sequence[Report], found: Sequence[fault_matrix.MatrixCell]
 
 
 def _tables(reports: Sequence[Report], found: Sequence[fault_matrix.MatrixCell]) -> Iterator[str]:
-    for workload, family in product(dict.fromkeys(map(workload_of, reports)), FAMILIES):
-        of_workload = "" if workload == SESSIONS else f", {workload}"
-        if table := fault_matrix.markdown([cell for cell in found if cell.workload == workload], family):
-            yield f"{family}{of_workload}:\n\n{table}"
-        if table := recovery_table.markdown([each for each in reports if workload_of(each) == workload], family):
-            yield f"recovery, {family}{of_workload}: median / maximum\n\n{table}"
+    for setting, family in product(dict.fromkeys(map(setting_of, reports)), FAMILIES):
+        if table := fault_matrix.markdown([cell for cell in found if cell.setting == setting], family):
+            yield f"{family}{setting.text}:\n\n{table}"
+        if table := recovery_table.markdown([each for each in reports if setting_of(each) == setting], family):
+            yield f"recovery, {family}{setting.text}: median / maximum\n\n{table}"
     if table := random_kills.markdown(reports):
         yield f"where the random kills landed:\n\n{table}"
     if table := recovery_table.overall(reports):

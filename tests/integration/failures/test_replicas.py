@@ -69,7 +69,7 @@ def in_sync(first: KafkaBroker, topic: str) -> int:
     return min((len(partition.isrs) for partition in partitions), default=0)
 
 
-@pytest.mark.parametrize("variant", ["two-phase", "idempotent"])
+@pytest.mark.parametrize("variant", ["two-phase", pytest.param("idempotent", marks=pytest.mark.slow)])
 def test_a_start_waits_for_replicas_and_says_so(
     cluster: tuple[KafkaBroker, KafkaBroker],
     monkeypatch: pytest.MonkeyPatch,

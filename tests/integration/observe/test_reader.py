@@ -24,13 +24,15 @@ from oncebench.sinks.reader import End, ReadReport, Rows
 pytestmark = pytest.mark.integration
 
 LIMIT_S = 30.0
+# Only a flush sends records, so those before it are in one batch of the log, also on a busy machine.
+LINGER_MS = 10_000
 
 
 @contextmanager
 def transaction(kafka: KafkaBroker, name: str, *, abort: bool = False) -> Iterator[Producer]:
     """Opens a transaction; the end of the context commits or aborts it."""
     producer = Producer(
-        {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": name, "log_level": 0, "linger.ms": 0}
+        {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": name, "log_level": 0, "linger.ms": LINGER_MS}
     )
     producer.init_transactions(LIMIT_S)
     producer.begin_transaction()
@@ -49,7 +51,7 @@ def produce(producer: Producer, topic: str, partition: int, values: range | list
 
 
 def plain(kafka: KafkaBroker) -> Producer:
-    return Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+    return Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0, "linger.ms": LINGER_MS})
 
 
 def read(

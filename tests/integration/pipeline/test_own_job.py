@@ -202,7 +202,7 @@ def ended(own: Own) -> tuple[int | None, str]:
     return job.returncode, job.log.read_text()
 
 
-@pytest.mark.parametrize("variant", ["two-phase", "idempotent"])
+@pytest.mark.parametrize("variant", ["two-phase", pytest.param("idempotent", marks=pytest.mark.slow)])
 def test_a_query_without_a_shuffle_is_refused_before_it_writes_a_row(lab: Lab, tmp_path: Path, variant: str) -> None:
     own = Own(lab, tmp_path, variant=variant)
     ends_with(tmp_path, "rows")

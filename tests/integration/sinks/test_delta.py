@@ -60,6 +60,7 @@ def refusal(fixture: Fixture, asked: PipelineConfig) -> str:
     return str(refused.value)
 
 
+@pytest.mark.slow  # `test_starts` and `test_delta_gone` refuse such starts
 def test_a_lost_checkpoint_and_a_reused_sink_id_are_refused_and_lose_nothing(fixture: Fixture) -> None:
     fixture.send([*session("d-1"), *session("d-22")])
     first = config(fixture)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from oncebench.delivery.failpoints import FIRST_BATCH, POINTS, Failpoints, Fault, parse_fault
+from oncebench.delivery.failpoints import FIRST_BATCH, POINTS, Failpoints, Fault, parse_fault, stops_attempt
 from pipeline.job import Job
 
 
@@ -101,6 +101,27 @@ def test_a_driver_that_has_been_succeeded_uses_up_no_later_fault(tmp_path: Path)
     faults = ("after-prepare:zombie@batch=2", "after-commit")
     assert lives(tmp_path, faults, continued).stdout == "survived\n"
     assert lives(tmp_path, faults, 'at("after-commit", 3, 10)').returncode == -signal.SIGKILL
+
+
+def test_a_task_in_another_session_dies_without_its_driver(tmp_path: Path) -> None:
+    """On a Spark cluster a task has the session of its Spark worker; `life` is that of the driver."""
+    driver = os.getsid(0)
+    faults = ("mid-write@batch=2", "after-prepare@batch=2")
+    task = f"from dataclasses import replace; at = replace(at.__self__, life={driver}).reach; "
+    died = lives(tmp_path, faults, f"{task}at('mid-write', 2, 10)")
+    assert died.returncode == -signal.SIGKILL
+    (hit,) = hits(tmp_path)
+    assert (hit["life"], hit["session"], stops_attempt(hit)) == (driver, hit["pid"], False)
+    assert lives(tmp_path, faults, f"{task}at('mid-write', 2, 10)").stdout == "survived\n"
+    assert lives(tmp_path, faults, f"{task}at('after-prepare', 2, 10)").returncode == -signal.SIGKILL
+
+
+def test_a_hit_of_the_driver_stops_the_attempt(tmp_path: Path) -> None:
+    lives(tmp_path, ("mid-write@batch=2",), 'at("mid-write", 2, 10)')
+    (hit,) = hits(tmp_path)
+    assert stops_attempt(hit)
+    del hit["session"]  # as in runs from before hits had it
+    assert stops_attempt(hit)
 
 
 @pytest.mark.parametrize(

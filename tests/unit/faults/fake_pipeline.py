@@ -18,6 +18,7 @@ class Attempt:
     config: PipelineConfig | None = None
     alive: bool = True
     thawed: int = 0
+    frozen: int = 0
     returncode: int | None = None
     others: tuple[int, ...] = ()
     left: list[frozenset[int]] = field(default_factory=list)
@@ -25,6 +26,9 @@ class Attempt:
     def kill_session(self) -> None:
         self.returncode = -9 if self.alive else self.returncode
         self.alive = False
+
+    def freeze(self) -> None:
+        self.frozen += 1
 
     def thaw(self, but: frozenset[int] = frozenset()) -> None:
         self.thawed += 1

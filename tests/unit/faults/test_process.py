@@ -21,6 +21,7 @@ from oncebench.faults import process
 from oncebench.lab.spark.master import EXECUTORS, master_for
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import require_possible
+from oncebench.servers.spark_executors import EXECUTOR
 from tests.unit.faults.fake_pipeline import Attempt, World, run
 
 REFUSED = (
@@ -178,7 +179,7 @@ def test_a_worker_of_another_process_is_not_killed(world: World) -> None:
 def executors() -> Iterator[list[tuple[subprocess.Popen[str], int]]]:
     """Two processes that look like executors, by pid, each with the pid of its worker."""
     code = "import subprocess as s, sys; p = s.Popen(['sleep', '600']); print(p.pid, flush=True); p.wait()"
-    command = [sys.executable, "-c", code, process.EXECUTOR]
+    command = [sys.executable, "-c", code, EXECUTOR]
     started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     found = [(each, int(each.stdout.readline())) for each in started if each.stdout is not None]
     yield sorted(found, key=lambda each: each[0].pid)
@@ -249,7 +250,7 @@ def test_only_runs_with_an_executor_fault_get_executors() -> None:
 
 def test_executors_of_a_foreign_cluster_are_not_killed() -> None:
     cell = Cell("kafka", "exactly-once", "two-phase", faults=("mid-write:kill-executor",), master="spark://host:7077")
-    with pytest.raises(UserError, match="Leave out --master spark://host:7077: the run then has two") as refused:
+    with pytest.raises(UserError, match="Give --cluster 2 in place of --master spark://host:7077") as refused:
         require_possible([cell])
     assert refused.value.exit_code == 2
     require_possible([replace(cell, master="local[2]")])

@@ -43,10 +43,13 @@ def test_a_cluster_and_a_master_exclude_each_other() -> None:
         base_cell("100", None, None, "constant", master="spark://host:7077", workers=2)
 
 
-def test_a_task_on_a_cluster_cannot_be_stopped() -> None:
-    with pytest.raises(UserError, match="with --cluster 2 no task can be stopped"):
-        require_possible([replace(CELL, faults=("mid-write:kill",))])
-    require_possible([replace(CELL, faults=("after-commit:kill",))])
+def test_tasks_and_executors_of_the_runs_own_cluster_can_be_stopped() -> None:
+    require_possible([replace(CELL, faults=("mid-write:kill", "after-prepare:kill-executor"))])
+
+
+def test_no_second_pipeline_runs_on_a_cluster() -> None:
+    with pytest.raises(UserError, match="with --cluster 2 the stopped pipeline keeps all cores"):
+        require_possible([replace(CELL, faults=("mid-commit:zombie",))])
 
 
 def test_file_sinks_run_on_a_cluster_of_this_machine() -> None:

@@ -43,6 +43,9 @@ class FakeChild:
         self.at_stop()
         self.kill_session()
 
+    def freeze(self) -> None:
+        pass
+
     def thaw(self, _but: frozenset[int] = frozenset()) -> None:
         self.thawed += 1
 
@@ -77,10 +80,10 @@ class World:
         self.attempts.append(FakeChild(log, 1000 + len(self.attempts)))
         return self.attempts[-1]
 
-    def hit(self, action: str = "kill", seconds: float = 0.0, t_us: int = 5) -> None:
+    def hit(self, action: str = "kill", seconds: float = 0.0, t_us: int = 5, session: int | None = None) -> None:
         pid = self.attempts[-1].pid
         hit = {"fault": f"mid-write:{action}", "action": action, "seconds": seconds, "batch": 6, "t_us": t_us}
-        self._append("hits.jsonl", {**hit, "life": pid, "pid": pid})
+        self._append("hits.jsonl", {**hit, "life": pid, "pid": session or pid, "session": session or pid})
 
     def passes(self, point: str, batch: int) -> None:
         self._append("trace.jsonl", {"t_us": time.time_ns() // 1000, "point": point, "batch": batch})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -375,11 +376,11 @@ def test_each_step_has_a_run_of_twenty_leader_kills(variant: str) -> None:
 
 def test_three_brokers_leave_out_what_needs_one() -> None:
     kafka = row("kafka", "two-phase")
-    one, three = (matrix.chain(kafka, "link", None, brokers) for brokers in (1, 3))
+    one, three = (matrix.chain(kafka, "link", replace(matrix.DEFAULT, brokers=brokers)) for brokers in (1, 3))
     assert any("cut-link" in text for text in one)
     assert not any("cut-link" in text for text in three)
-    assert matrix.chain(kafka, "kills", None, 3) == matrix.chain(kafka, "kills")
-    _, not_here = matrix.left_out([kafka], ["link"], None, 3)
+    assert matrix.chain(kafka, "kills", replace(matrix.DEFAULT, brokers=3)) == matrix.chain(kafka, "kills")
+    _, not_here = matrix.left_out([kafka], ["link"], replace(matrix.DEFAULT, brokers=3))
     assert "after-prepare:cut-link:3" in not_here["its proxy is in front of one broker only. Leave out --brokers"]
     (cell,) = matrix.cells([kafka], ["kills"], Cell("", "", "", brokers=3), matrix.seeds_for(1))
     assert cell.brokers == 3

@@ -1,0 +1,85 @@
+"""The supervisor and a fault that a task reaches on the run's own Spark cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from oncebench.live.newest_fault import NewestFault
+from oncebench.run import supervisor as module
+from oncebench.run.supervisor import Supervisor
+from oncebench.servers.spark_cluster import SparkCluster
+from tests.unit.run.test_supervisor import FakeChild, World
+
+WORKER = 501  # the session of a Spark worker
+
+
+class Cluster(SparkCluster):
+    """Two fake workers. A worker that is replaced gets another session."""
+
+    def __init__(self, log: Path) -> None:
+        super().__init__("spark://127.0.0.1:1", "", log, cast("Any", None), "1g")
+        self.fakes = [FakeChild(log, WORKER), FakeChild(log, WORKER + 1)]
+        self.workers = cast("Any", self.fakes)
+
+    def restart_worker(self, index: int) -> None:
+        self.fakes[index] = FakeChild(self.fakes[index].log, 900 + index)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    return Cluster(tmp_path / "log")
+
+
+@pytest.fixture
+def world(tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    made = World(tmp_path)
+    made.supervisor.__exit__(None, None, None)
+    made.supervisor = Supervisor(made.supervisor._config, {}, 0, seed=1, cluster=cluster)
+    monkeypatch.setattr(module.process, "start", made.start)
+    with made.supervisor:
+        made.supervisor.start()
+        yield made
+
+
+def test_a_killed_spark_worker_is_replaced_and_the_driver_continues(world: World, cluster: Cluster) -> None:
+    killed = cluster.fakes[0]
+    world.hit("kill", session=WORKER)
+    world.supervisor.watch()
+    world.supervisor.watch()
+    assert killed.session_killed
+    assert [each.pid for each in cluster.fakes] == [900, WORKER + 1]
+    assert world.events() == ["pipeline-started", "spark-worker-replaced"]
+    assert world.attempts[0].alive
+    assert "restarting" not in NewestFault(world.folder).describe()
+
+
+def test_a_driver_that_dies_of_a_killed_spark_worker_has_died_by_itself(world: World) -> None:
+    world.hit("kill", session=WORKER)
+    world.supervisor.watch()
+    world.attempts[0].log.write_text("stopped: an executor was lost\n")
+    world.attempts[0].dies(1)
+    world.supervisor.watch()
+    assert world.events()[2:] == ["pipeline-failed", "pipeline-started"]
+
+
+def test_a_fault_begins_when_the_task_stands_still(world: World, cluster: Cluster) -> None:
+    cluster.fakes[0].still = False
+    world.hit("stop", 3600.0, session=WORKER)
+    world.supervisor.watch()
+    assert not world.supervisor._active
+    cluster.fakes[0].still = True
+    world.supervisor.watch()
+    assert world.supervisor._active
+    world.supervisor.end_faults()
+    assert [each.thawed for each in (*world.attempts, *cluster.fakes)] == [1, 1, 1]
+
+
+def test_a_fault_of_a_dead_spark_worker_is_not_exercised(world: World, cluster: Cluster) -> None:
+    cluster.fakes[0].alive = False
+    world.hit("stop", 3600.0, session=WORKER)
+    world.supervisor.watch()
+    assert world.events() == ["pipeline-started", "nemesis-idle"]
