@@ -35,7 +35,8 @@ def test_the_pipeline_uses_the_runs_cluster() -> None:
 def test_a_cell_on_a_cluster_names_it_in_title_and_command() -> None:
     assert CELL.title == "kafka exactly-once two-phase, healthy, cluster of 2"
     assert "--cluster 2" in CELL.reproduce()
-    assert not CELL.on_this_machine
+    assert CELL.on_cluster
+    assert CELL.on_this_machine
 
 
 def test_a_cluster_and_a_master_exclude_each_other() -> None:
