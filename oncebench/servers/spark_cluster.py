@@ -73,7 +73,7 @@ class SparkCluster:
             return 0
 
     def worker(self, session: int) -> Child | None:
-        """Returns the worker of this process session if it is alive."""
+        """Returns the living worker with this session id, or None."""
         return next((each for each in self.workers if each.pid == session and each.alive), None)
 
     def members(self) -> tuple[int, ...]:
@@ -85,10 +85,14 @@ class SparkCluster:
         return [executor.pid for executor in executors_among(self.members())]
 
     def kill_executors(self) -> None:
-        """Kills the executors' JVMs; their Python workers end with them."""
-        for pid in self.executors():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        """Kills everything that the Spark workers have started: executors, and their Python workers."""
+        for worker in self.workers:
+            worker.freeze()  # or a Python worker goes on when its executor is dead
+            for pid in worker.members():
+                if pid != worker.pid:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+            worker.thaw()
 
     def commands(self) -> list[list[str]]:
         """Returns the command of every process that the workers have started, directly or not."""
@@ -103,7 +107,10 @@ class SparkCluster:
         self.workers[index].kill_session()
 
     def replace_worker(self, session: int) -> bool:
-        """Starts a worker in place of the one that had this session, and has been killed; False if none had it."""
+        """Kills what is left of the worker with this session id, and starts another one in its place.
+
+        Returns False if no worker has this id.
+        """
         found = [index for index, worker in enumerate(self.workers) if worker.pid == session]
         for index in found:
             self.kill_worker(index)
