@@ -12,12 +12,13 @@ from oncebench.commands.shared.failed_runs import FailedRuns
 from oncebench.commands.shared.options import MAX_SEED, keep_option, work_dir_option
 from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.series import at_least_s, run_series
+from oncebench.measure import exit_code
 from oncebench.report.report import numbered
 from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
 from oncebench.report.schema import Report
 from peers.command import run
 from peers.headline.plan import ROWS, Row, cells, engine_of
-from peers.headline.table import commands, markdown
+from peers.headline.table import commands, is_of, markdown
 
 MOST_ROUNDS = 100
 
@@ -70,6 +71,8 @@ def main(only: str, rounds: int, seed: int, files: tuple[Path, ...], work_dir: P
         sys.exit(ExitCode.ERROR)
     if len(reports) < len(planned):
         sys.exit(ExitCode.INTERRUPTED)
+    # A peer that breaks a guarantee is a result of the comparison.
+    sys.exit(exit_code([each for each in reports if any(is_of(row, each) for row in rows if row.peer is None)]))
 
 
 def _text(rows: Sequence[Row], reports: Sequence[Report]) -> str:

@@ -32,7 +32,7 @@ def markdown(rows: Sequence[Row], reports: Sequence[Report]) -> str:
     """The table in Markdown; a row without a report is left out."""
     lines = [HEADINGS]
     for row in rows:
-        found = [report for report in reports if _is_of(row, report)]
+        found = [report for report in reports if is_of(row, report)]
         if found:
             lines.append(_line(row, found))
     return grid(lines, right_from=2)
@@ -43,12 +43,13 @@ def commands(rows: Sequence[Row], reports: Sequence[Report]) -> list[str]:
     found: dict[tuple[str, str], str] = {}
     for row in rows:
         for report in reports:
-            if _is_of(row, report):
+            if is_of(row, report):
                 found.setdefault((row.name, load_of(report)), report["reproduce"])
     return list(found.values())
 
 
-def _is_of(row: Row, report: Report) -> bool:
+def is_of(row: Row, report: Report) -> bool:
+    """Whether the report is of a run of this row."""
     cell = report["cell"]
     return (cell["guarantee"], cell["variant"]) == (row.guarantee, row.variant)
 
