@@ -119,7 +119,7 @@ def run_cell(
         stack.enter_context(explain_full_disk(folder))
         stack.enter_context(open_disks(cell, folder))
         own = stack.enter_context(open_broker(cell, lab, folder))
-        own = stack.enter_context(open_cluster(cell, own, folder))
+        own = stack.enter_context(open_cluster(cell, own, folder, interrupted.is_set))
         links = stack.enter_context(open_links(cell, own))
         return _Run(cell, own, links, folder, show, interrupted, engine, during).run()
 
