@@ -15,7 +15,7 @@ from oncebench.report.tables.grid import grid
 from peers.headline.plan import FLAT_OUT, KILLED, STEADY, STEADY_EVENTS_PER_S, Row
 
 NONE = "-"
-HEADINGS = (
+HEADINGS: tuple[str, ...] = (
     "engine", "guarantee, variant", "events/s, flat out", "CPU per event",
     f"p50 at {STEADY_EVENTS_PER_S:,.0f}/s", "p99", "CPU per event", "killed", "lost", "duplicated", "verdict",
 )  # fmt: skip
