@@ -24,26 +24,35 @@ from oncebench.sinks.extras import how_to_install
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-# Every command, with its line in `oncebench --help`. Its module in `oncebench.commands` has the same name.
-COMMANDS = {
-    "run": "Run one cell and judge it.",
-    "compare": "Run a profile of cells and print one table.",
-    "faults": "Run the fault matrix: one verdict per fault and guarantee.",
-    "certify": "Find the guarantee that a sink of your own keeps.",
-    "sustain": "Find the highest rate that each guarantee sustains.",
-    "plan": "Plan cores, partitions and time-outs for a rate.",
-    "batches": "Measure the time that each protocol adds to a batch.",
-    "profile": "Show where the time and the CPU of a batch go.",
-    "bench": "Track costs and guarantees over commits with asv.",
-    "load": "Run the load generator alone, against any Kafka.",
-    "requeue": "Send rejected records back from the quarantine topic.",
-    "transactions": "List, commit or abort what a dead job left open.",
-    "acls": "Print the commands that grant a Kafka user its rights.",
-    "audit": "Judge a stored run again.",
-    "table": "Print tables from stored reports, or publish the results page.",
-    "list": "List sinks, guarantees, variants, faults and profiles.",
-    "doctor": "Check what this machine has and what it lacks.",
-}
+# The sections of `oncebench --help`: title, folder below `oncebench/commands`, and the commands with their lines. The
+# module of a command has the same name.
+SECTIONS = (
+    ("Measure a guarantee, and break a run", "", {
+        "run": "Run one cell and judge it.",
+        "compare": "Run a profile of cells and print one table.",
+        "faults": "Run the fault matrix: one verdict per fault and guarantee.",
+        "sustain": "Find the highest rate that each guarantee sustains.",
+        "plan": "Plan cores, partitions and time-outs for a rate.",
+        "batches": "Measure the time that each protocol adds to a batch.",
+        "profile": "Show where the time and the CPU of a batch go.",
+        "bench": "Track costs and guarantees over commits with asv.",
+        "load": "Run the load generator alone, against any Kafka.",
+        "list": "List sinks, guarantees, variants, faults and profiles.",
+        "doctor": "Check what this machine has and what it lacks.",
+    }),
+    ("Stored runs", "stored_runs", {
+        "table": "Print tables from stored reports, or publish the results page.",
+        "audit": "Judge a stored run again.",
+    }),
+    ("A job of your own", "own_jobs", {
+        "certify": "Find the guarantee that a sink of your own keeps.",
+        "acls": "Print the commands that grant a Kafka user its rights.",
+        "requeue": "Send rejected records back from the quarantine topic.",
+        "transactions": "List, commit or abort what a dead job left open.",
+    }),
+)  # fmt: skip
+# The folder of each command.
+COMMANDS = {name: folder for _, folder, lines in SECTIONS for name in lines}
 
 
 class Commands(click.Group):
@@ -63,13 +72,15 @@ class Commands(click.Group):
         """The command of that name; None: there is none."""
         if cmd_name not in COMMANDS:
             return None
-        defined = vars(import_module(f"oncebench.commands.{cmd_name}")).values()
+        module = ".".join(filter(None, ("oncebench.commands", COMMANDS[cmd_name], cmd_name)))
+        defined = vars(import_module(module)).values()
         return next(each for each in defined if isinstance(each, click.Command) and each.name == cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Writes the names and lines without importing a command."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        for title, _, lines in SECTIONS:
+            with formatter.section(title):
+                formatter.write_dl(list(lines.items()))
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "ONCEBENCH"})

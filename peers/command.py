@@ -133,8 +133,8 @@ def command(peer: Peer) -> click.Command:
     return main
 
 
-def run(peer: Peer, main: click.Command) -> None:
-    """Runs the command of this process; a user's mistake ends with its message."""
+def run(name: str, main: click.Command) -> None:
+    """Runs the command `python -m peers.NAME` of this process; a user's mistake ends with its message."""
     logging.basicConfig(format="%(message)s")
     logging.getLogger("oncebench").setLevel(logging.INFO)
     logging.getLogger("kafka").setLevel(logging.ERROR)  # it warns about each delay of 0.1 s on a busy machine
@@ -144,5 +144,5 @@ def run(peer: Peer, main: click.Command) -> None:
         error.show()
         sys.exit(error.exit_code)
     except UserError as error:
-        click.echo(f"peers.{peer.name}: {error}", err=True)
+        click.echo(f"peers.{name}: {error}", err=True)
         sys.exit(error.exit_code)

@@ -161,7 +161,7 @@ def compare(
     refuse_idle_brokers(cells, kafka)
     refuse_unwritable_results("the results in", PUBLISHED if publish else LOCAL, _ELSEWHERE)
     require_shared(cells)
-    require_possible((cell for cell in cells if not cell.on_this_machine), ours(kafka))
+    require_possible((cell for cell in cells if cell.on_cluster), ours(kafka))
     rounds = in_rounds(cells, repeat or (1 if scenarios else chosen_profile.repeat))
     results = Results(PUBLISHED if publish else LOCAL, f"{'scenarios' if scenarios else profile}-{stamp()}")
     reports: list[Report] = []

@@ -12,7 +12,7 @@ fail-rs: named points in the code, actions from outside.
 
 On a Spark cluster that the run has started, a task runs in the session of a Spark worker and not in the driver's. A
 fault that a task reaches then kills or stops that session: the Spark worker with its executors, as a machine that
-fails. The driver continues.
+fails. The driver is not killed. Its batch fails, so it ends with an error, and the suite starts the next attempt.
 
 A sink that a user certifies may have points of its own:
 
@@ -161,11 +161,11 @@ class Failpoints:
         _signal_session(signal.SIGSTOP)
         if fault.action == KILL:
             _signal_session(signal.SIGKILL)
-            if os.getsid(0) != self.life:
-                _take(self._stopped(armed))  # the driver lives on, and may meet the next fault
             os.kill(os.getpid(), signal.SIGKILL)
-        _take(self._stopped(armed))  # all others have stopped; a process that sees this file has been continued
+        if os.getsid(0) == self.life:
+            _take(self._stopped(armed))  # all others have stopped; a process that sees this file has been continued
         os.kill(os.getpid(), signal.SIGSTOP)
+        _take(self._stopped(armed))
 
     def asks_for(self, point: str) -> bool:
         """Whether a fault of the run belongs to this point.

@@ -22,7 +22,8 @@ from oncebench.errors import ExitCode, UserError
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.lab.broker import isolates
 from oncebench.lab.disk import prepare_disks
-from oncebench.lab.lab import START_TIMEOUT_S, open_lab
+from oncebench.lab.engine import SPARK, Engine
+from oncebench.lab.lab import START_TIMEOUT_S, Lab, open_lab
 from oncebench.live.view import view
 from oncebench.measure import BULKY, measure
 from oncebench.report.results import Results
@@ -45,6 +46,12 @@ WORKING_BYTES_PER_EVENT = 1000
 BASE_BYTES = 200_000_000
 # Arguments: a cell, its title, and whether the run is a probe, whose figures no comparison uses.
 Run = Callable[[Cell, str, bool], Report]
+EngineOf = Callable[[Cell, Lab], Engine]
+
+
+def spark(_cell: Cell, _lab: Lab) -> Engine:
+    """Returns the engine of every cell that is no peer's."""
+    return SPARK
 
 
 @contextmanager
@@ -55,6 +62,7 @@ def open_series(
     place: Path,
     keep: bool,
     start_timeout_s: float = START_TIMEOUT_S,
+    engine: EngineOf = spark,
 ) -> Iterator[tuple[Run, threading.Event]]:
     """Opens a work dir and a lab for these cells, or for smaller cells of the same sinks.
 
@@ -71,7 +79,7 @@ def open_series(
 
             def run(cell: Cell, title: str, probe: bool) -> Report:
                 with open_work_dir(work.path / "cells" / f"{next(numbers):03d}") as folder, view(title) as show:
-                    report = measure(cell, lab, folder.path, show, interrupted)
+                    report = measure(cell, lab, folder.path, show, interrupted, engine(cell, lab))
                     report |= {"series": results.runs.stem, **({"probe": True} if probe else {})}
                     if not keep:
                         _delete(folder.path)
@@ -92,6 +100,7 @@ def run_series(
     failed: Callable[[Cell, Exception], None] | None = None,
     title: Callable[[Cell], str] = lambda cell: cell.brief,
     start_timeout_s: float = START_TIMEOUT_S,
+    engine: EngineOf = spark,
 ) -> Iterator[Report]:
     """Runs the cells and yields each report that was not interrupted; Ctrl-C ends the series.
 
@@ -99,8 +108,9 @@ def run_series(
         failed: called with each cell that failed; without it the first failure ends the series.
         title: the name of a cell in the live view.
         start_timeout_s: see `Lab`.
+        engine: returns the engine of a cell.
     """
-    with open_series(cells, results, kafka, place, keep, start_timeout_s) as (run, interrupted):
+    with open_series(cells, results, kafka, place, keep, start_timeout_s, engine) as (run, interrupted):
         began = time.monotonic()
         for done, cell in enumerate(cells):
             if interrupted.is_set():

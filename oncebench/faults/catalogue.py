@@ -360,20 +360,20 @@ def why_not_with_brokers(fault: Fault, brokers: int) -> str | None:
     return None
 
 
-def why_not_on_master(fault: Fault, spark: str, local: bool, workers: int = 0) -> str | None:
+def why_not_on_master(fault: Fault, spark: str, cluster: bool, ours: bool) -> str | None:
     """Why the fault cannot be injected into a run on this Spark; None if it can.
 
     Args:
         spark: the option that chose Spark: `--master spark://host:7077`.
-        local: whether all executors belong to the pipeline's own process tree.
-        workers: the workers of the run's own cluster; 0: it has none.
+        cluster: whether tasks run in executors of a standalone cluster.
+        ours: whether the suite has started that cluster, so it may kill and stop executors.
     """
-    if local:
+    if not cluster:
         return None
     action = FAULTS[fault.action]
     if action.starts_successor:
         return f"with {spark} the stopped pipeline keeps all cores, so no successor can run"
-    if workers:  # the suite has started the workers, so it may kill and stop what they have started
+    if ours:
         return None
     if action.on_executors:
         return f"the suite kills only executors that it has started. Give --cluster 2 in place of {spark}"

@@ -82,6 +82,8 @@ def _start_on(context: FaultContext, other: Path) -> Generator[None]:
         else:
             if started and context.pipeline_alive():  # the run ends before the attempt has done anything
                 context.kill_pipeline()
+            if context.cluster is not None:
+                context.cluster.kill_executors()  # they may still write state below the folder
             shutil.rmtree(context.checkpoint, ignore_errors=True)
             original.rename(context.checkpoint)
     if accepted:

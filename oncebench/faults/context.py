@@ -4,10 +4,9 @@ A fault is a generator function of a `FaultContext` and a number of seconds. The
 the pipeline has stopped at the failpoint, and advances it again and again. When the run ends first, the supervisor
 closes the generator, which runs its `finally` blocks.
 
-Promise: the whole pipeline is stopped (SIGSTOP) when a fault begins. On a Spark cluster that the run has started, only
-one session is stopped: that of the driver, or that of the Spark worker whose task reached the failpoint. A fault undoes
-at its end what it did to a server or a folder. The supervisor continues the pipeline if the fault ends before it did
-so. The supervisor restarts nothing while a fault holds `without_restarts`.
+Promise: the whole pipeline is stopped (SIGSTOP) when a fault begins, also on a Spark cluster of the run's own. A fault
+undoes at its end what it did to a server or a folder. The supervisor continues the pipeline if the fault ends before it
+did so. The supervisor restarts nothing while a fault holds `without_restarts`.
 
 Failure modes: a run waits for a fault for a limited time. The end of the run cuts short a fault that takes longer.
 """
@@ -34,7 +33,13 @@ OVERTAKEN = "another fault came first, and the pipeline may have died of that on
 
 
 class PipelineControl(Protocol):
-    """The supervisor, as a fault uses it: starts and observes attempts of the pipeline."""
+    """The supervisor, as a fault uses it: starts and observes attempts of the pipeline.
+
+    Attributes:
+        kept_stopped: pids that one fault keeps stopped, so that no other fault continues them.
+    """
+
+    kept_stopped: set[int]
 
     @property
     def child(self) -> Child | None:
@@ -84,7 +89,7 @@ class FaultContext:
         cluster: the Spark cluster that the run has started for the pipeline, if any.
         held: whether the supervisor leaves dead processes dead.
         away: whether a server may not answer although dead processes are restarted.
-        standing: whether the attempt is still stopped. The supervisor continues it if the fault ends before that.
+        standing: whether the pipeline is still stopped. The supervisor continues it if the fault ends before that.
     """
 
     control: PipelineControl
@@ -149,15 +154,15 @@ class FaultContext:
         for session in self._sessions:
             session.freeze()
 
-    def thaw(self, but: frozenset[int] = frozenset()) -> None:
-        """Continues the pipeline, except the processes in `but`, without a line in the timeline."""
+    def thaw(self) -> None:
+        """Continues the pipeline, except `control.kept_stopped`, without a line in the timeline."""
         self.standing = False
         for session in self._sessions:
-            session.thaw(but)
+            session.thaw(frozenset(self.control.kept_stopped))
 
-    def resume_pipeline(self, but: frozenset[int] = frozenset()) -> None:
-        """Continues the pipeline, except the processes in `but`, and records that."""
-        self.thaw(but)
+    def resume_pipeline(self) -> None:
+        """Continues the pipeline, except `control.kept_stopped`, and records that."""
+        self.thaw()
         self.note("pipeline-continued")
 
     def kill_pipeline(self) -> None:
@@ -174,7 +179,7 @@ class FaultContext:
             self.control.record_exit()
         if self.cluster is not None:
             self.cluster.kill_executors()
-            self.thaw()
+            self.thaw()  # the Spark workers
 
     def idle_after_failure(self, expected: str) -> None:
         """Records that the newest attempt ended for an unrelated reason, and the fault as idle.

@@ -21,13 +21,13 @@ from oncebench.servers.spark_executors import executors_among
 
 # How often a crash loop kills the pipeline before the pipeline may start completely.
 LOOP = 5
-# A start takes about 6 s and its first batch a little longer, so kills land before, during and after the start.
-LOOP_MAX_S = 8.0
+# A start takes about 6 s and its first batch a little longer, so kills land before, during and after the start. On a
+# cluster the executors start too, and the first batch after a kill came 20 to 30 s later.
+LOOP_MAX_S, CLUSTER_LOOP_MAX_S = 8.0, 30.0
 
 
 def stop(context: FaultContext, seconds: float) -> Generator[None]:
     """Keeps the whole pipeline stopped for `seconds`, as a long garbage collection would."""
-    context.freeze()
     try:
         yield from pausing(seconds)
     finally:
@@ -66,11 +66,12 @@ def crash_loop(context: FaultContext, _seconds: float) -> Generator[None]:
     An attempt that has died by itself is not killed.
     """
     drawn = random.Random(f"{context.seed} {context.batch}")
+    longest_s = LOOP_MAX_S if context.cluster is None else CLUSTER_LOOP_MAX_S
     with context.without_restarts():
         context.kill_pipeline()
         for _ in range(LOOP):
             context.control.start_successor()
-            yield from pausing(drawn.uniform(0.0, LOOP_MAX_S))
+            yield from pausing(drawn.uniform(0.0, longest_s))
             context.kill_pipeline()
         context.control.start_successor()
 
@@ -108,12 +109,13 @@ def _stop_process(context: FaultContext, pid: int | None, name: str, seconds: fl
     if pid is None:
         context.resume_pipeline()
         return
-    context.freeze()  # on a Spark cluster the process may be in a session that no failpoint has stopped
-    context.resume_pipeline(frozenset({pid}))
+    context.control.kept_stopped.add(pid)
+    context.resume_pipeline()
     context.note(f"{name}-stopped", pid=pid)
     try:
         yield from pausing(seconds)
     finally:
+        context.control.kept_stopped.discard(pid)
         # Harmless if the process, or the whole pipeline, has died meanwhile.
         context.thaw()
         context.note(f"{name}-continued", pid=pid)

@@ -23,6 +23,7 @@ from oncebench.observe.procfs import read_stats
 
 # Components of a run, by the names that reports and tables use.
 PIPELINE, BROKER = "pipeline", "broker"
+EXECUTORS = "executors"  # the Spark workers of the run's own cluster, with all executors
 SUITE = "suite"  # this process: it samples, supervises the pipeline and shows the run
 # Components that make the load and observe it. They are not part of the cost of a guarantee.
 WATCHING = frozenset({"generator", "observer", SUITE})

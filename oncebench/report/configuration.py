@@ -24,7 +24,7 @@ def configuration_of(report: Report) -> Configuration:
 
 
 class Setting(NamedTuple):
-    """What a whole fault matrix runs with; matrices with different settings are never mixed.
+    """The workload and the cluster of a run. Reports with different settings never share a table of faults.
 
     Attributes:
         workload: what the pipeline computes.

@@ -238,7 +238,7 @@ def _batch_section(run: _Run) -> dict[str, Any]:
 
 
 def _price_section(run: _Run) -> dict[str, Any]:
-    # Executors on a cluster are not measured, and half a price would look cheap.
+    # Executors on other machines are not measured, and half a price would look cheap.
     paid = price(run.uses, run.events, _servers(run)) if run.cell.on_this_machine else None
     return {
         "resources": {name: use.as_json() for name, use in sorted(run.uses.items())},

@@ -47,7 +47,7 @@ from oncebench.live.status import (
     Show,
 )
 from oncebench.observe.final_read import final_reads
-from oncebench.observe.resources import PIPELINE, Use
+from oncebench.observe.resources import EXECUTORS, PIPELINE, Use
 from oncebench.processes.child import Child
 from oncebench.record.numbered import numbered
 from oncebench.run.configs import load_configs, observer_configs, pipeline_config, warm_up_file
@@ -119,7 +119,7 @@ def run_cell(
         stack.enter_context(explain_full_disk(folder))
         stack.enter_context(open_disks(cell, folder))
         own = stack.enter_context(open_broker(cell, lab, folder))
-        own = stack.enter_context(open_cluster(cell, own, folder))
+        own = stack.enter_context(open_cluster(cell, own, folder, interrupted.is_set))
         links = stack.enter_context(open_links(cell, own))
         return _Run(cell, own, links, folder, show, interrupted, engine, during).run()
 
@@ -384,7 +384,9 @@ class _Run:
     def _measured_processes(self) -> dict[str, Any]:
         pipeline = {} if self.supervisor.child is None else {PIPELINE: self.supervisor.child}
         servers = self.lab.processes((KAFKA, *self.sink.traits.services))
-        return {**self.processes.children, **pipeline, **servers}
+        workers = () if self.lab.cluster is None else self.lab.cluster.workers
+        executors = {f"{EXECUTORS} {number}": worker for number, worker in enumerate(workers, 1)}
+        return {**self.processes.children, **pipeline, **executors, **servers}
 
     def _description(self) -> dict[str, Any]:
         return {"schema": 1, "run": self.id, "cell": self.cell.as_json(),

@@ -26,8 +26,8 @@ class Meters:
     """The meters of one run: resources and checkpoint bytes.
 
     Args:
-        processes: called at each sample; returns the current processes by name (pipeline, servers, generator,
-            observer), each with `pid` and `alive`.
+        processes: called at each sample; returns the current processes by name (pipeline, executors, servers,
+            generator, observer), each with `pid` and `alive`.
         checkpoint: the folder, which need not exist yet.
         engine: names the components of the pipeline.
     """
@@ -77,7 +77,7 @@ class Meters:
 
 def component(engine: Engine, owner: str, name: str, leader: bool) -> str:
     """Returns the component of a process; the engine names those of the pipeline."""
-    owner = owner.partition(" ")[0]  # several brokers, generators or observers have numbers, and are one component
+    owner = owner.partition(" ")[0]  # several of a kind have numbers, and are one component
     if owner == KAFKA:
         return BROKER
     return engine.component(name, leader) if owner == PIPELINE else owner

@@ -108,6 +108,7 @@ class Supervisor:
         self._timeline = LineWriter(self._folder / "timeline.jsonl")
         self._child: Child | None = None
         self._active: list[tuple[FaultContext, Generator[None]]] = []
+        self.kept_stopped: set[int] = set()  # see `PipelineControl`
         self.restarts = 0
 
     @property
@@ -191,10 +192,7 @@ class Supervisor:
             self._kill_at_random(time.monotonic())
 
     def _begin_faults(self, child: Child) -> None:
-        """Begins each fault whose hit is on disk and whose pipeline is stopped.
-
-        A fault that began earlier could lose its SIGCONT.
-        """
+        """Begins each fault whose hit is on disk and whose process stands still, or the fault loses its SIGCONT."""
         for hit in self._hits()[self._hits_handled :]:
             inject, place = FAULTS[hit["action"]].inject, self._stopped_session(child, hit)
             if inject is not None and place is not None and not place.stands_still(hit["pid"]):
@@ -203,14 +201,16 @@ class Supervisor:
             if inject is not None:
                 context = FaultContext(self, child, hit, self._config, self._servers, self._seed, self._cluster)
                 if place is not None:
+                    context.freeze()
                     self._active.append((context, inject(context, hit["seconds"])))
                 else:
-                    context.idle("the pipeline died before it was stopped")
+                    context.thaw()  # a Spark worker may stand still although its driver has died
+                    context.idle("the pipeline, or its Spark worker, died before the fault began")
             elif self._cluster is not None and self._cluster.replace_worker(hit["session"]):
                 self.note("spark-worker-replaced", hit_us=hit["t_us"])
 
     def _stopped_session(self, child: Child, hit: Mapping[str, Any]) -> Child | None:
-        """The session that a failpoint stops: the attempt, or a worker of the run's own cluster; None: it died."""
+        """Returns what a failpoint has stopped: the attempt, or a Spark worker. None if it has died."""
         if hit["life"] != child.pid or not child.alive:
             return None
         if stops_attempt(hit):
@@ -228,9 +228,11 @@ class Supervisor:
         if not self._child.alive:
             self.record_exit()
         else:
-            self._child.thaw()
+            for session in (self._child, *(self._cluster.workers if self._cluster is not None else ())):
+                session.thaw()
             self._child.stop_gently(STOP_LIMIT_S)
-            self.note("pipeline-killed" if self._killed() else "pipeline-stopped")
+            killed = self._killed(or_worker=self._child.returncode != 0)
+            self.note("pipeline-killed" if killed else "pipeline-stopped")
         self._child = None
 
     def _kill_at_random(self, now: float) -> None:
@@ -246,6 +248,8 @@ class Supervisor:
             with commit_held(self._servers, self._config, self._outage_s) as held:
                 killed_us = _now_us()
                 self._child.kill_session()
+                if self._outage_s and self._cluster is not None:  # a living executor would send the commit again
+                    self._cluster.kill_executors()
             self.note("random-kill", t_us=killed_us, landed=self._last_failpoint(), **held)
             if self._outage_s:
                 self._exit_recorded = True
@@ -281,12 +285,12 @@ class Supervisor:
             return None
         return {name: trace[-1][name] for name in ("point", "batch")}
 
-    def _killed(self) -> bool:
-        """Whether a failpoint has killed the newest attempt.
+    def _killed(self, or_worker: bool = False) -> bool:
+        """Whether a failpoint has killed the newest attempt, or, if `or_worker`, a Spark worker of it.
 
         A failpoint writes its hit to disk before it kills, so the hit is there at the death.
         """
-        return any(hit["action"] == "kill" and stops_attempt(hit) for hit in self.hits())
+        return any(hit["action"] == "kill" and (or_worker or stops_attempt(hit)) for hit in self.hits())
 
     def record_exit(self) -> tuple[int | None, str] | None:
         """Records the exit of the newest attempt, once, and kills its remaining processes.

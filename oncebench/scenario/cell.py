@@ -111,7 +111,12 @@ class Cell:
     @property
     def on_this_machine(self) -> bool:
         """Whether all processes of the pipeline run on this machine, where the suite measures and stops them."""
-        return is_local(self.master) and not self.workers
+        return is_local(self.master)
+
+    @property
+    def on_cluster(self) -> bool:
+        """Whether tasks run in executors of a standalone cluster, the run's own or another."""
+        return not is_local(self.master) or bool(self.workers)
 
     @property
     def spark_text(self) -> str:

@@ -55,7 +55,7 @@ def require_possible(cells: Iterable[Cell], ours: frozenset[str] | None = None) 
         for text, fault in zip(cell.faults, faults, strict=True):
             reason = (
                 why_not(fault, suite_sinks()[cell.sink], support, ours)
-                or why_not_on_master(fault, cell.spark_text, cell.on_this_machine, cell.workers)
+                or why_not_on_master(fault, cell.spark_text, cell.on_cluster, cell.on_this_machine)
                 or why_not_with_brokers(fault, cell.brokers)
                 or why_not_together(fault, faults)
             )

@@ -295,7 +295,7 @@ def _impossible(family: str, fault: Fault, base: Cell, ours: frozenset[str] | No
     return (
         why_not_here(fault, ours)
         or why_not_with_brokers(fault, brokers_of(family, base.brokers))
-        or why_not_on_master(fault, base.spark_text, base.on_this_machine, base.workers)
+        or why_not_on_master(fault, base.spark_text, base.on_cluster, base.on_this_machine)
     )
 
 

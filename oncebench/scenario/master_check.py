@@ -22,7 +22,7 @@ def why_not_on_cluster(cell: Cell, ours: Collection[str] | None = None) -> str |
     Args:
         ours: the servers that the suite would start; None: all that the cell needs.
     """
-    if cell.on_this_machine or cell.workers:  # a cluster of the run's own is on this machine
+    if cell.on_this_machine:
         return None
     sink = suite_sinks()[cell.sink]
     if sink.writes_local_files:

@@ -24,7 +24,7 @@ import psutil
 import pyspark
 
 from oncebench.downloads.java import Java
-from oncebench.errors import MissingEnvironment
+from oncebench.errors import ExitCode, MissingEnvironment, UserError
 from oncebench.processes import child as process
 from oncebench.processes.child import Child
 from oncebench.processes.ports import LOOPBACK, free_ports
@@ -73,7 +73,7 @@ class SparkCluster:
             return 0
 
     def worker(self, session: int) -> Child | None:
-        """Returns the worker of this process session if it is alive."""
+        """Returns the living worker with this session id, or None."""
         return next((each for each in self.workers if each.pid == session and each.alive), None)
 
     def members(self) -> tuple[int, ...]:
@@ -85,10 +85,14 @@ class SparkCluster:
         return [executor.pid for executor in executors_among(self.members())]
 
     def kill_executors(self) -> None:
-        """Kills the executors' JVMs; their Python workers end with them."""
-        for pid in self.executors():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        """Kills everything that the Spark workers have started: executors, and their Python workers."""
+        for worker in self.workers:
+            worker.freeze()  # or a Python worker goes on when its executor is dead
+            for pid in worker.members():
+                if pid != worker.pid:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+            worker.thaw()
 
     def commands(self) -> list[list[str]]:
         """Returns the command of every process that the workers have started, directly or not."""
@@ -103,7 +107,10 @@ class SparkCluster:
         self.workers[index].kill_session()
 
     def replace_worker(self, session: int) -> bool:
-        """Starts a worker in place of the one that had this session, and has been killed; False if none had it."""
+        """Kills what is left of the worker with this session id, and starts another one in its place.
+
+        Returns False if no worker has this id.
+        """
         found = [index for index, worker in enumerate(self.workers) if worker.pid == session]
         for index in found:
             self.kill_worker(index)
@@ -114,11 +121,18 @@ class SparkCluster:
         """Starts a worker in place of one that was killed; returns at once."""
         self.workers[index] = self._start_worker(index)
 
-    def start_workers(self, number: int) -> None:
+    def start_workers(self, number: int, interrupted: Callable[[], bool]) -> None:
         """Starts this number of workers; returns when the master has all of them."""
         for index in range(number):
             self.workers.append(self._start_worker(index))
-        _wait(lambda: self.alive() == number, "the master did not get its workers", self.folder)
+        end = monotonic() + START_LIMIT_S
+        while self.alive() != number:
+            if interrupted():
+                raise UserError("interrupted before the Spark cluster ran", exit_code=ExitCode.INTERRUPTED)
+            if monotonic() > end:
+                problem = f"the master did not get its workers within {START_LIMIT_S:g} s"
+                raise MissingEnvironment(f"{problem}. See the files `log` in {self.folder}")
+            sleep(_POLL_S)
 
     def _start_worker(self, index: int) -> Child:
         folder = self.folder / f"worker-{index + 1}"
@@ -129,14 +143,22 @@ class SparkCluster:
 
 
 @contextmanager
-def start_spark_cluster(folder: Path, java: Java, workers: int, memory: str = WORKER_MEMORY) -> Iterator[SparkCluster]:
+def start_spark_cluster(
+    folder: Path,
+    java: Java,
+    workers: int,
+    memory: str = WORKER_MEMORY,
+    interrupted: Callable[[], bool] = lambda: False,
+) -> Iterator[SparkCluster]:
     """Starts a master and workers with one core each below `folder`.
 
     Args:
         memory: what each worker gives to executors.
+        interrupted: whether the user has asked to end; ends the wait for the workers.
 
     Raises:
         MissingEnvironment: the workers do not register within START_LIMIT_S.
+        UserError: interrupted (exit code 130).
     """
     port, page = free_ports(2)
     address, shown = f"spark://{LOOPBACK}:{port}", f"http://{LOOPBACK}:{page}"
@@ -144,7 +166,7 @@ def start_spark_cluster(folder: Path, java: Java, workers: int, memory: str = WO
         own = ["--host", LOOPBACK, "--port", str(port), "--webui-port", str(page)]
         stack.enter_context(start(java, "Master", own, folder / "master"))
         cluster = SparkCluster(address, shown, folder, java, memory, _stack=stack)
-        cluster.start_workers(workers)
+        cluster.start_workers(workers, interrupted)
         yield cluster
 
 
@@ -166,11 +188,3 @@ def start(java: Java, kind: str, arguments: list[str], folder: Path) -> Child:
     main = f"org.apache.spark.deploy.{kind.lower()}.{kind}"
     command: list[str | Path] = [SPARK_HOME / "bin" / "spark-class", main, *arguments]
     return process.start(f"Spark's {kind.lower()}", command, folder / "log", env=environment, cwd=folder)
-
-
-def _wait(condition: Callable[[], bool], problem: str, folder: Path) -> None:
-    end = monotonic() + START_LIMIT_S
-    while not condition():
-        if monotonic() > end:
-            raise MissingEnvironment(f"{problem} within {START_LIMIT_S:g} s. See the files `log` in {folder}")
-        sleep(_POLL_S)

@@ -1,6 +1,7 @@
 """Recovery and random kills as data: the rows of the tables in `report`, each with its runs.
 
 Promise: every count comes from `recovery_table` and `random_kills`. A mark that no fault has is left out.
+Runs of another workload, or on a cluster, are left out too.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from oncebench.report.comparisons import random_kills
-from oncebench.report.configuration import Configuration, configuration_of
+from oncebench.report.configuration import USUAL, Configuration, configuration_of, setting_of
 from oncebench.report.schema import Report
 from oncebench.report.tables import recovery_table
 from oncebench.scenario.fault_matrix import FAMILIES
@@ -18,7 +19,10 @@ from oncebench.scenario.fault_matrix import columns as columns_of
 
 def as_json(reports: Sequence[Report], configurations: Sequence[Configuration]) -> dict[str, Any]:
     """Recovery by configuration, family and fault, over all faults, and random kills by point."""
-    used = [(number, report) for number, report in enumerate(reports) if not report.get("interrupted")]
+    used = [
+        (number, report) for number, report in enumerate(reports)
+        if not report.get("interrupted") and setting_of(report) == USUAL
+    ]  # fmt: skip
     complete = [report for _, report in used]
     return {
         "headings": list(recovery_table.HEADINGS[4:]),

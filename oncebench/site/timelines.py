@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil
 from typing import Any
 
-from oncebench.report.configuration import Configuration, configuration_of
+from oncebench.report.configuration import Configuration, configuration_of, setting_of
 from oncebench.report.measures.throughput import EVENTS_PER_ROW
 from oncebench.report.schema import Report
 from oncebench.report.titles import title
@@ -59,7 +59,13 @@ def _chosen(reports: Sequence[Report]) -> list[int]:
         faulted = cell["faults"] or cell["random_kills"]
         if not faulted or not (report.get("timeline") or {}).get("sent") or report.get("interrupted"):
             continue
-        key = (*configuration_of(report), *cell["faults"], cell["random_kills"], cell.get("open_sessions", 0))
+        key = (
+            *configuration_of(report),
+            *setting_of(report),
+            *cell["faults"],
+            cell["random_kills"],
+            cell.get("open_sessions", 0),
+        )
         if key not in best or _badness(report) < _badness(reports[best[key]]):
             best[key] = number
     return list(best.values())

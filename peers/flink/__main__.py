@@ -19,4 +19,4 @@ FLINK = Peer(
 main = command(FLINK)
 
 if __name__ == "__main__":
-    run(FLINK, main)
+    run(FLINK.name, main)

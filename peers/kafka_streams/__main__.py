@@ -19,4 +19,4 @@ KAFKA_STREAMS = Peer(
 main = command(KAFKA_STREAMS)
 
 if __name__ == "__main__":
-    run(KAFKA_STREAMS, main)
+    run(KAFKA_STREAMS.name, main)

@@ -94,7 +94,7 @@ def test_a_job_loads_the_library_only() -> None:
 
 
 def test_every_package_of_the_base_is_one_that_a_job_or_its_commands_load() -> None:
-    code = WALK.replace("import oncebench.jobs,", "import oncebench.commands.transactions, oncebench.commands.requeue\n"
+    code = WALK.replace("import oncebench.jobs,", "from oncebench.commands.own_jobs import requeue, transactions\n"
                         "import pyspark.sql.pandas.functions as f; f.require_minimum_pandas_version()\n"
                         "import oncebench.jobs,")  # fmt: skip
     done = probe(code, set())

@@ -53,7 +53,7 @@ def check_checkpoint(cell: Cell) -> None:
             "out and give --work-dir",
             exit_code=ExitCode.USAGE,
         )
-    if not cell.on_this_machine:
+    if cell.on_cluster:
         raise UserError(
             f"--checkpoint with {cell.spark_text}: this was never run. Take a local master",
             exit_code=ExitCode.USAGE,

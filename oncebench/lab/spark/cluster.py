@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,16 +16,17 @@ FOLDER = "spark"
 
 
 @contextmanager
-def open_cluster(cell: Cell, lab: Lab, folder: Path) -> Iterator[Lab]:
+def open_cluster(cell: Cell, lab: Lab, folder: Path, interrupted: Callable[[], bool]) -> Iterator[Lab]:
     """Yields the lab for this run, with a cluster if the cell asks for one and the lab has none.
 
     Its files are below the run's folder.
 
     Raises:
         MissingEnvironment: the workers do not register in time.
+        UserError: interrupted meanwhile (exit code 130).
     """
     if not cell.workers or lab.cluster is not None:
         yield lab
         return
-    with start_spark_cluster(folder / FOLDER, lab.java, cell.workers) as cluster:
+    with start_spark_cluster(folder / FOLDER, lab.java, cell.workers, interrupted=interrupted) as cluster:
         yield replace(lab, cluster=cluster)

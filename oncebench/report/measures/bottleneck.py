@@ -4,7 +4,7 @@ Promise: a pure function of what the run measured. The rules are tried in this o
 
 1. A generator was late: the run says nothing about the pipeline.
 2. A batch is shorter than the trigger: the pipeline waits for the next one.
-3. All cores of the machine are in use: the process that uses most of them. A cluster's cores are not measured.
+3. All cores of the machine are in use: the process that uses most of them. Cores of other machines are not measured.
 4. Otherwise the longest part of a batch: planning in the driver, tasks in the executors, the state's commit, the sink's
    protocol, or Spark's checkpoint logs.
 """

@@ -27,14 +27,17 @@ def markdown(reports: Sequence[Report], found: Sequence[fault_matrix.MatrixCell]
 
 
 def _tables(reports: Sequence[Report], found: Sequence[fault_matrix.MatrixCell]) -> Iterator[str]:
-    for setting, family in product(dict.fromkeys(map(setting_of, reports)), FAMILIES):
+    settings = list(dict.fromkeys(map(setting_of, reports)))
+    for setting, family in product(settings, FAMILIES):
         if table := fault_matrix.markdown([cell for cell in found if cell.setting == setting], family):
             yield f"{family}{setting.text}:\n\n{table}"
         if table := recovery_table.markdown([each for each in reports if setting_of(each) == setting], family):
             yield f"recovery, {family}{setting.text}: median / maximum\n\n{table}"
-    if table := random_kills.markdown(reports):
-        yield f"where the random kills landed:\n\n{table}"
-    if table := recovery_table.overall(reports):
-        yield table
+    for setting in settings:
+        of_setting = [each for each in reports if setting_of(each) == setting]
+        if table := random_kills.markdown(of_setting):
+            yield f"where the random kills landed{setting.text}:\n\n{table}"
+        if table := recovery_table.overall(of_setting):
+            yield f"recovery from all faults{setting.text}:\n\n{table}" if setting.text else table
     if lines := [*replication_lines(reports)]:
         yield "\n".join(lines) + "\n"

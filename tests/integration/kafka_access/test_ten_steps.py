@@ -146,7 +146,7 @@ def job(secured: Secured, lab: Lab) -> str:
                   lambda _: f'.config("spark.driver.extraClassPath", {classes!r})', text)  # fmt: skip
     text = re.sub(r"orders = \(.*?\n\)\n", lambda _: f"{access}\n{_from_the_start(orders)}\n", text, flags=re.DOTALL)
     text = re.sub(r"sink = KafkaSink\(.*\)", lambda _: sink, text)
-    return text.replace("broker1:9093", secured.servers()).replace("/etc/orders/client.properties", "orders.properties")
+    return text.replace("broker1:9093", secured.servers())
 
 
 def _from_the_start(orders: str) -> str:

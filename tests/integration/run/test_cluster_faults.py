@@ -35,6 +35,7 @@ def test_exactly_once_survives_dead_tasks_executors_and_machines(tmp_path: Path,
     assert ended.returncode == 0, ended.stdout + ended.stderr
     found = json.loads(report.read_text())
     assert [(fault["fault"], fault["hit"]) for fault in found["faults"]] == [(fault, True) for fault in FAULTS]
+    assert found["price"]["by_component"]["executors"]["cpu_s"] > 0
     timeline = [json.loads(line) for line in (tmp_path / "run" / "timeline.jsonl").read_text().splitlines()]
     events = [line["event"] for line in timeline]
     assert events.count("spark-worker-replaced") == 2

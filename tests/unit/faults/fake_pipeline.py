@@ -58,6 +58,7 @@ class World:
     found: list[dict[str, bytes]] = field(default_factory=list)
     whys: list[str] = field(default_factory=list)
     words: str = "refused to start: no"
+    kept_stopped: set[int] = field(default_factory=set)
 
     @property
     def child(self) -> Child | None:

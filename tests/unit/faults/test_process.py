@@ -254,3 +254,13 @@ def test_executors_of_a_foreign_cluster_are_not_killed() -> None:
         require_possible([cell])
     assert refused.value.exit_code == 2
     require_possible([replace(cell, master="local[2]")])
+
+
+def test_a_fault_does_not_continue_what_another_fault_keeps_stopped(world: World) -> None:
+    world.attempts[0].others = (1, 76, 77)
+    stopped = process.stop_worker(world.context("stop-worker"), 3600.0)
+    next(stopped)
+    world.context("kill-broker").resume_pipeline()
+    assert world.attempts[0].left == [frozenset({77}), frozenset({77})]
+    stopped.close()
+    assert world.attempts[0].left[-1] == frozenset()

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from oncebench.commands.shared.options import base_cell
-from oncebench.errors import UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.lab.spark.cluster import open_cluster
 from oncebench.lab.spark.master import master_for
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import require_possible
+from oncebench.servers.spark_cluster import SparkCluster
 
 CELL = Cell("kafka", "exactly-once", "two-phase", workers=2)
 
@@ -22,7 +23,7 @@ CELL = Cell("kafka", "exactly-once", "two-phase", workers=2)
 @pytest.mark.parametrize(("workers", "there"), [(0, None), (2, "spark://127.0.0.1:1")])
 def test_no_cluster_is_started_without_need(tmp_path: Path, workers: int, there: str | None) -> None:
     lab: Any = SimpleNamespace(cluster=there)
-    with open_cluster(replace(CELL, workers=workers), lab, tmp_path) as found:
+    with open_cluster(replace(CELL, workers=workers), lab, tmp_path, lambda: False) as found:
         assert found is lab
     assert list(tmp_path.iterdir()) == []
 
@@ -35,7 +36,8 @@ def test_the_pipeline_uses_the_runs_cluster() -> None:
 def test_a_cell_on_a_cluster_names_it_in_title_and_command() -> None:
     assert CELL.title == "kafka exactly-once two-phase, healthy, cluster of 2"
     assert "--cluster 2" in CELL.reproduce()
-    assert not CELL.on_this_machine
+    assert CELL.on_cluster
+    assert CELL.on_this_machine
 
 
 def test_a_cluster_and_a_master_exclude_each_other() -> None:
@@ -54,3 +56,11 @@ def test_no_second_pipeline_runs_on_a_cluster() -> None:
 
 def test_file_sinks_run_on_a_cluster_of_this_machine() -> None:
     require_possible([replace(CELL, sink="files-jsonl")])
+
+
+def test_ctrl_c_ends_the_wait_for_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkCluster, "_start_worker", lambda *_: None)
+    cluster = SparkCluster("spark://127.0.0.1:1", "http://127.0.0.1:1", tmp_path, cast("Any", None), "1g")
+    with pytest.raises(UserError, match="interrupted") as ended:
+        cluster.start_workers(1, lambda: True)
+    assert ended.value.exit_code == ExitCode.INTERRUPTED

@@ -28,6 +28,8 @@ from oncebench.run.meters import Meters, component
         ("pipeline", "java", False, "spark_jvm"),
         ("pipeline", "python", True, "python_driver"),
         ("pipeline", "python", False, "python_workers"),
+        ("executors 2", "java", True, "executors"),
+        ("executors 2", "python", False, "executors"),
     ],
 )
 def test_a_process_belongs_to_a_component(owner: str, name: str, leader: bool, expected: str) -> None:

@@ -27,6 +27,7 @@ class FakeChild:
     alive: bool = True
     returncode: int | None = None
     thawed: int = 0
+    frozen: int = 0
     session_killed: bool = False
     still: bool = True
     at_stop: Any = field(default=lambda: None)
@@ -44,7 +45,7 @@ class FakeChild:
         self.kill_session()
 
     def freeze(self) -> None:
-        pass
+        self.frozen += 1
 
     def thaw(self, _but: frozenset[int] = frozenset()) -> None:
         self.thawed += 1

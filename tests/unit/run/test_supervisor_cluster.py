@@ -45,7 +45,7 @@ def world(tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> 
         yield made
 
 
-def test_a_killed_spark_worker_is_replaced_and_the_driver_continues(world: World, cluster: Cluster) -> None:
+def test_a_killed_spark_worker_is_replaced_and_the_attempt_is_not_killed(world: World, cluster: Cluster) -> None:
     killed = cluster.fakes[0]
     world.hit("kill", session=WORKER)
     world.supervisor.watch()
@@ -76,6 +76,7 @@ def test_a_fault_begins_when_the_task_stands_still(world: World, cluster: Cluste
     assert world.supervisor._active
     world.supervisor.end_faults()
     assert [each.thawed for each in (*world.attempts, *cluster.fakes)] == [1, 1, 1]
+    assert [each.frozen for each in (*world.attempts, *cluster.fakes)] == [1, 1, 1], "the others stand still too"
 
 
 def test_a_fault_of_a_dead_spark_worker_is_not_exercised(world: World, cluster: Cluster) -> None:
@@ -83,3 +84,17 @@ def test_a_fault_of_a_dead_spark_worker_is_not_exercised(world: World, cluster: 
     world.hit("stop", 3600.0, session=WORKER)
     world.supervisor.watch()
     assert world.events() == ["pipeline-started", "nemesis-idle"]
+
+
+def test_a_spark_worker_whose_driver_has_died_goes_on(world: World, cluster: Cluster) -> None:
+    world.hit("stop", 3600.0, session=WORKER)
+    world.attempts[0].dies(-9)
+    world.supervisor.watch()
+    assert cluster.fakes[0].thawed == 1
+    assert "nemesis-idle" in world.events()
+
+
+def test_a_killed_spark_worker_at_the_end_has_killed_the_attempt(world: World) -> None:
+    world.attempts[0].at_stop = lambda: world.hit("kill", session=WORKER)
+    world.supervisor.stop()
+    assert world.events() == ["pipeline-started", "pipeline-killed"]

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from oncebench.certify.kept import Outcome
 from oncebench.certify.scenarios import SCENARIOS
 from oncebench.cli import cli
-from oncebench.commands import certify as command
+from oncebench.commands.own_jobs import certify as command
 from oncebench.errors import ExitCode, UserError
 from oncebench.scenario.supports import all_supports, installed, require_sinks
 from oncebench.sinks.black_box.names import UserMistake

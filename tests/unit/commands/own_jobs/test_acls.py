@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from oncebench.cli import cli
-from oncebench.commands.acls import PROGRAMS
+from oncebench.commands.own_jobs.acls import PROGRAMS
 from oncebench.delivery.contract import GUARANTEES
 from oncebench.errors import ExitCode, UserError
 from oncebench.kafka_access.acls import PREFIXED, Right

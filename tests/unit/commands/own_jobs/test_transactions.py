@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from oncebench.cli import cli
-from oncebench.commands.transactions import transactions
+from oncebench.commands.own_jobs.transactions import transactions
 from oncebench.delivery.journal import Identity, open_journal
 from oncebench.errors import UserError
 from oncebench.jobs.transactions import ONE_STEP

@@ -1,0 +1,1 @@
+"""The commands for a job of your own, which the suite does not run."""

@@ -1,0 +1,1 @@
+"""The commands that read stored runs and reports, and run nothing."""

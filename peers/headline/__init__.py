@@ -1,0 +1,1 @@
+"""Every engine under every guarantee on the same work, as one table."""

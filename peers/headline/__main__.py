@@ -1,0 +1,84 @@
+"""Runs every engine under every guarantee, and prints one table: `python -m peers.headline`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from oncebench.commands.shared.failed_runs import FailedRuns
+from oncebench.commands.shared.options import MAX_SEED, keep_option, work_dir_option
+from oncebench.errors import ExitCode, UserError
+from oncebench.experiments.series import at_least_s, run_series
+from oncebench.measure import exit_code
+from oncebench.report.report import numbered
+from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
+from oncebench.report.schema import Report
+from peers.command import run
+from peers.headline.plan import ROWS, Row, cells, engine_of
+from peers.headline.table import commands, is_of, markdown
+
+MOST_ROUNDS = 100
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--only", metavar="TEXT", default="",
+              help="Take only rows whose name has every word of TEXT: `Flink exactly-once`.")  # fmt: skip
+@click.option("--rounds", type=click.IntRange(1, MOST_ROUNDS), default=1, show_default=True,
+              help="Number of passes over all rows; each figure is then a median.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(0, MAX_SEED - MOST_ROUNDS), default=1, show_default=True,
+              help="Seed of the first round.")  # fmt: skip
+@click.option("--from", "files", type=click.Path(exists=True, dir_okay=False, path_type=Path), multiple=True,
+              metavar="REPORTS", help="Run nothing, and print the table of this file of reports; repeat for several.")  # fmt: skip  # noqa: E501
+@work_dir_option
+@keep_option
+def main(only: str, rounds: int, seed: int, files: tuple[Path, ...], work_dir: Path | None, keep: bool) -> None:
+    """Run every engine under every guarantee into Kafka, and print one table.
+
+    Each row runs flat out, at a steady rate, and while it is killed. All rows get the same load, observer and auditors.
+    A round takes about 35 min on two cores. Use the machine for nothing else meanwhile.
+
+    \b
+    Example:
+      python -m peers.headline --only "Flink exactly-once"
+    """
+    rows = [row for row in ROWS if all(word in row.name for word in only.split())]
+    if not rows:
+        raise UserError(
+            f"--only {only!r} matches no row. The rows are: {'; '.join(row.name for row in ROWS)}",
+            exit_code=ExitCode.USAGE,
+        )
+    if files:
+        click.echo(_text(rows, [report for file in files for _, report in numbered(file)]))
+        return
+    planned = list(cells(rows, rounds, seed))
+    results = Results(LOCAL, f"headline-{stamp()}")
+    click.echo(f"{len(planned)} runs, at least {at_least_s(planned) / 60:.0f} min\nreports {results.runs}", err=True)
+    failed = FailedRuns()
+    reports: list[Report] = []
+    place = work_dir or default_work_dir("headline")
+    try:
+        reports.extend(run_series(planned, results, None, place, keep, failed, engine=engine_of))
+    finally:
+        if results.runs.exists():
+            text = _text(rows, [report for _, report in numbered(results.runs)])
+            click.echo(text)
+            click.echo(f"table   {results.write_text('.md', text)}", err=True)
+    failed.repeat()
+    if failed.lines:
+        sys.exit(ExitCode.ERROR)
+    if len(reports) < len(planned):
+        sys.exit(ExitCode.INTERRUPTED)
+    # A peer that breaks a guarantee is a result of the comparison.
+    sys.exit(exit_code([each for each in reports if any(is_of(row, each) for row in rows if row.peer is None)]))
+
+
+def _text(rows: Sequence[Row], reports: Sequence[Report]) -> str:
+    lines = "\n".join(commands(rows, reports))
+    return f"{markdown(rows, reports)}\nThe runs, each as one command:\n\n{lines}\n"
+
+
+if __name__ == "__main__":
+    run("headline", main)

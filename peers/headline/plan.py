@@ -1,0 +1,93 @@
+"""The headline as data: its rows, and the loads that every row gets.
+
+A row is an engine under one guarantee. Each row gets three loads, and each load answers one question:
+
+- `flat out`: how many events per second, and at what processor time per event?
+- `steady`: how long until a committed reader has a row?
+- `killed`: what is lost, and what is duplicated?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from loadgen.session import EVENTS_PER_SESSION
+from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
+from oncebench.lab.engine import SPARK, Engine
+from oncebench.lab.lab import Lab
+from oncebench.scenario.cell import Cell
+from peers.command import Peer
+from peers.flink.__main__ import FLINK
+from peers.kafka_streams.__main__ import KAFKA_STREAMS
+
+FLAT_OUT, STEADY, KILLED = "flat out", "steady", "killed"
+STEADY_EVENTS_PER_S = 3000.0
+KILLS = 3
+
+
+@dataclass(frozen=True)
+class Row:
+    """An engine under one guarantee.
+
+    Attributes:
+        engine: its title in the table.
+        guarantee, variant: as a cell has them.
+        peer: None for the suite's own pipeline.
+    """
+
+    engine: str
+    guarantee: str
+    variant: str
+    peer: Peer | None = None
+
+    @property
+    def name(self) -> str:
+        """The row in words, by which the command selects it."""
+        return f"{self.engine} {self.guarantee} {self.variant}"
+
+
+_OURS, _SHIPPED = "Spark, our sink", "Spark, its own sink"
+# Flink has the state that is faster for it, on the heap. One interval is Flink's usual one, and one is short. The
+# interval of Streams is the default of exactly-once, so both of its guarantees commit equally often.
+ROWS = (
+    Row(_OURS, AT_MOST_ONCE, "claim"),
+    Row(_OURS, AT_LEAST_ONCE, "acknowledged"),
+    Row(_SHIPPED, AT_LEAST_ONCE, "native"),
+    Row(_OURS, EXACTLY_ONCE, "idempotent"),
+    Row(_OURS, EXACTLY_ONCE, "two-phase"),
+    Row(FLINK.title, AT_MOST_ONCE, "flink-hashmap-1000ms", FLINK),
+    Row(FLINK.title, AT_LEAST_ONCE, "flink-hashmap-1000ms", FLINK),
+    Row(FLINK.title, EXACTLY_ONCE, "flink-hashmap-1000ms", FLINK),
+    Row(FLINK.title, EXACTLY_ONCE, "flink-hashmap-200ms", FLINK),
+    Row(KAFKA_STREAMS.title, AT_LEAST_ONCE, "streams-rocksdb-100ms", KAFKA_STREAMS),
+    Row(KAFKA_STREAMS.title, EXACTLY_ONCE, "streams-rocksdb-100ms", KAFKA_STREAMS),
+)
+LOADS: Mapping[str, Mapping[str, Any]] = {
+    # A million events after the warm-up of 3 s. The limit keeps a batch of our pipeline to about 2 s.
+    FLAT_OUT: {"rate": "max", "sessions": 12_000, "max_events_per_batch": 200_000},
+    STEADY: {"rate": STEADY_EVENTS_PER_S, "sessions": round(STEADY_EVENTS_PER_S * 40 / EVENTS_PER_SESSION),
+             "warmup_s": 10.0},
+    # Each kill waits until the engine runs again, so the load lasts about as long as the kills.
+    KILLED: {"rate": 1000.0, "sessions": 400, "random_kills": KILLS},
+}  # fmt: skip
+
+
+def cells(rows: Sequence[Row], rounds: int, seed: int) -> Iterator[Cell]:
+    """Yields the runs, round by round, so each figure of a row has neighbours of the same time in every other row.
+
+    The runs of a round have one seed: the same events, and the same draws of the times of kills.
+    """
+    for number in range(rounds):
+        for load in LOADS.values():
+            for row in rows:
+                cell = Cell("kafka", row.guarantee, row.variant, seed=seed + number, **load)
+                timeout_ms = cell.transaction_timeout_ms if row.peer is None else row.peer.transaction_timeout_ms
+                yield replace(cell, transaction_timeout_ms=timeout_ms)
+
+
+def engine_of(cell: Cell, lab: Lab) -> Engine:
+    """Returns the engine that runs the cell."""
+    row = next(row for row in ROWS if (row.guarantee, row.variant) == (cell.guarantee, cell.variant))
+    return SPARK if row.peer is None else row.peer.engine(cell, lab.java)
