@@ -71,8 +71,8 @@ def test_a_line_has_medians_with_their_range_and_sums_of_the_kills() -> None:
     steady = report(OURS, "steady", cpu_s_per_million_events=450.0)
     killed = [report(OURS, "killed", rows={"lost": lost, "duplicated": 40}) for lost in (0, 20)]
     assert line(OURS, *fast, steady, *killed) == [
-        "Spark, our sink", "exactly-once, two-phase", "80,000 (70,000 to 90,000)", "15.0 us (15.0 to 15.0)",
-        "300 ms", "500 ms", "450 us", "6 times", "20", "80", "kept",
+        "Spark, our sink", "exactly-once, two-phase", "80,000 (70,000 to 90,000)", "15.0 µs (15.0 to 15.0)",
+        "300 ms", "500 ms", "450 µs", "6 times", "20", "80", "kept",
     ]  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import pytest
 from oncebench.audit.python.latency import CURVE
 from oncebench.report.comparisons import random_kills
 from oncebench.report.configuration import configurations_of
-from oncebench.report.tables import recovery_table
+from oncebench.report.tables import fault_text, recovery_table
 from oncebench.report.titles import title
 from oncebench.site import curves, data, recovery, timelines
 from oncebench.site.pack import Texts
@@ -151,3 +151,32 @@ def test_recovery_mark_that_no_fault_has_is_left_out() -> None:
     rows = recovery.as_json(made, list(configurations_of(made)))["overall"]["rows"]
     assert rows
     assert all(row[1] != "0" for row in rows)
+
+
+def on_a_cluster(reports: list[Any]) -> list[Any]:
+    return [{**report, "config": {**report.get("config", {}), "workers": 2}} for report in reports]
+
+
+def test_recovery_of_a_cluster_is_not_added_to_that_of_local_runs() -> None:
+    made = list(sample_reports.faulted(1))
+    rows = list(configurations_of(made))
+    local = recovery.as_json(made, rows)
+    assert recovery.as_json(made + on_a_cluster(made), rows) == local
+
+
+def test_a_timeline_of_a_cluster_does_not_take_the_place_of_a_local_one() -> None:
+    made = list(sample_reports.faulted(1))
+    rows = list(configurations_of(made))
+    local = timelines.as_json(made, rows, Texts())
+    both = timelines.as_json(made + on_a_cluster(made), rows, Texts())
+    assert len(local) > 0
+    assert len(both) == 2 * len(local)
+
+
+def test_random_kills_of_a_cluster_have_a_table_of_their_own() -> None:
+    made = list(sample_reports.faulted(1))
+    text = fault_text.markdown(made + on_a_cluster(made), [])
+    alone = fault_text.markdown(made, [])
+    assert "where the random kills landed:" in alone
+    assert alone.partition("where the random kills landed:")[2].split("\n\n")[1] in text
+    assert "where the random kills landed, cluster of 2:" in text
