@@ -179,6 +179,23 @@ def test_a_stop_stops_and_what_is_continued_goes_on(tmp_path: Path) -> None:
     assert process.communicate(timeout=30)[0] == "went on\n"
 
 
+def test_a_stopped_task_elsewhere_lets_the_next_fault_act_only_when_it_goes_on(tmp_path: Path) -> None:
+    """Other Spark workers go on meanwhile, and must not meet the next fault."""
+    code = f"""
+        import os; from pathlib import Path
+        from oncebench.delivery.failpoints import Failpoints, parse_fault
+        faults = (parse_fault("mid-write:stop:1"),)
+        Failpoints(faults, Path({str(tmp_path)!r}) / "hits.jsonl", None, life={os.getsid(0)}).reach("mid-write", 9, 5)
+    """
+    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], start_new_session=True)
+    _, status = os.waitpid(process.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    assert not (tmp_path / "hits.jsonl.0.stopped").exists()
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(30) == 0
+    assert (tmp_path / "hits.jsonl.0.stopped").exists()
+
+
 def test_they_are_inert_without_faults(tmp_path: Path) -> None:
     Failpoints((), tmp_path / "hits.jsonl", None).reach("mid-write", 100, 100)
     assert not list(tmp_path.iterdir())
