@@ -188,12 +188,15 @@ def test_a_stopped_task_elsewhere_lets_the_next_fault_act_only_when_it_goes_on(t
         Failpoints(faults, Path({str(tmp_path)!r}) / "hits.jsonl", None, life={os.getsid(0)}).reach("mid-write", 9, 5)
     """
     process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], start_new_session=True)
-    _, status = os.waitpid(process.pid, os.WUNTRACED)
-    assert os.WIFSTOPPED(status)
-    assert not (tmp_path / "hits.jsonl.0.stopped").exists()
-    process.send_signal(signal.SIGCONT)
-    assert process.wait(30) == 0
-    assert (tmp_path / "hits.jsonl.0.stopped").exists()
+    try:
+        _, status = os.waitpid(process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        assert not (tmp_path / "hits.jsonl.0.stopped").exists()
+        process.send_signal(signal.SIGCONT)
+        assert process.wait(30) == 0
+        assert (tmp_path / "hits.jsonl.0.stopped").exists()
+    finally:
+        process.kill()
 
 
 def test_they_are_inert_without_faults(tmp_path: Path) -> None:
