@@ -204,7 +204,8 @@ class Supervisor:
                     context.freeze()
                     self._active.append((context, inject(context, hit["seconds"])))
                 else:
-                    context.thaw()  # a Spark worker may stand still although its driver has died
+                    if self._cluster is not None and (worker := self._cluster.worker(hit["session"])) is not None:
+                        worker.thaw()  # it stands still although its driver has died
                     context.idle("the pipeline, or its Spark worker, died before the fault began")
             elif self._cluster is not None and self._cluster.replace_worker(hit["session"]):
                 self.note("spark-worker-replaced", hit_us=hit["t_us"])

@@ -49,6 +49,16 @@ def test_every_row_gets_the_same_loads_and_seeds() -> None:
         loads.setdefault(f"{cell.guarantee} {cell.variant}", set()).add(load)
     assert len(loads) == len(ROWS)
     assert len({frozenset(each) for each in loads.values()}) == 1
+    assert {cell.seed for cell in planned} == {7, 8}
+
+
+def test_a_peer_has_its_own_transaction_timeout() -> None:
+    found = {cell.variant: cell.transaction_timeout_ms for cell in cells(ROWS, 1, 1)}
+    assert (found["two-phase"], found["flink-hashmap-1000ms"], found["streams-rocksdb-100ms"]) == (
+        60_000,
+        60_000,
+        10_000,
+    )
 
 
 def test_neighbours_in_time_are_different_rows_under_one_load() -> None:

@@ -119,3 +119,13 @@ def test_a_fault_that_cannot_be_undone_does_not_keep_others_from_ending(supervis
     assert not list(supervised.folder.glob("tmp-*"))
     with pytest.raises(ValueError, match="closed"):
         supervised.supervisor.note("anything")
+
+
+def test_a_fault_of_a_dead_attempt_continues_no_other_attempt(supervised: World) -> None:
+    """The next attempt may stand still for a fault of its own."""
+    supervised.hit("stop", 3600.0)
+    supervised.attempts[0].dies(-9)
+    supervised.supervisor.start_successor()
+    supervised.supervisor.watch()
+    assert "nemesis-idle" in supervised.events()
+    assert supervised.attempts[1].thawed == 0
