@@ -128,7 +128,7 @@ class Failpoints:
     faults: tuple[Fault, ...]
     hits: Path
     trace: Path | None
-    life: int = field(default_factory=lambda: os.getsid(0))
+    life: int = field(default_factory=lambda: os.getsid(0), kw_only=True)
 
     def reach(self, point: str, batch: int, rows: int | None = None, partition: int | None = None) -> None:
         """Reaches a point: notes it in the trace, and acts if the next fault belongs here.

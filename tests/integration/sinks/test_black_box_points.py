@@ -74,7 +74,7 @@ def points_of(
     for variable in ("ONCEBENCH_OUTPUT", "ONCEBENCH_RUN", "ONCEBENCH_KAFKA", "ONCEBENCH_FAILPOINTS", "PYTHONPATH"):
         patch.setenv(variable, os.environ.get(variable, ""))
     sink = BlackBox(SinkSettings(target, "r", PARTITIONS, folder / "run" / "checkpoint", variant=FUNCTION))
-    noting = Noting((), folder / "notes.jsonl", None, output / "rows.sqlite")
+    noting = Noting((), folder / "notes.jsonl", None, database=output / "rows.sqlite")
     spark.sparkContext.environment["ONCEBENCH_OUTPUT"] = str(output)
     rows = deliverable(frame(spark, [rows_for(f"s{part}") for part in range(PARTITIONS)]), sink)
     call(Batch(rows, number, PARTITIONS, noting, Quarantine("", "", {}), 1), sink, None, "")

@@ -75,6 +75,8 @@ class World:
         self.producer.produce(self.topic, b"heard of", partition=0)
         self.producer.flush(LIMIT_S)
         self.producer.commit_transaction(LIMIT_S) if commit else self.producer.abort_transaction(LIMIT_S)
+        # The coordinator answers before it has sent the transaction markers, and is at work until then.
+        settle(self.coordinator, self.prefix, {self.name}, 60_000, LIMIT_S)
 
     def leaves_open(self, partition: int = 1) -> None:
         """A record of the producer's transaction in a partition of which the coordinator does not know."""
