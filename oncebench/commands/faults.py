@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from loadgen.session import EVENTS_PER_SESSION
+from oncebench.commands.shared.checkpoint import check_checkpoint, checkpoint_option
 from oncebench.commands.shared.failed_runs import FailedRuns
 from oncebench.commands.shared.interruption import (
     ResumableCommand,
@@ -101,6 +102,7 @@ class _Share(click.ParamType[tuple[int, int]]):
 @brokers_option
 @replication_option
 @cluster_option
+@checkpoint_option
 @click.option(
     "--resume",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -134,6 +136,7 @@ def faults(
     brokers: int,
     replication: int | None,
     workers: int,
+    checkpoint: str,
     resume: tuple[Path, ...],
     share: tuple[int, int],
     kafka: KafkaAccess | None,
@@ -165,8 +168,9 @@ def faults(
     chosen = [row for row in rows(sinks) if all(word in _title(row) for word in (only or "").split())]
     base = Cell(
         "", "", "", rate=RATE, seed=seed, workload=workload, open_sessions=open_sessions, brokers=brokers,
-        replication=replication, workers=workers,
+        replication=replication, workers=workers, checkpoint=checkpoint,
     )  # fmt: skip
+    check_checkpoint(base)
     refuse_idle_brokers([base], kafka)
     if (why := WORKLOADS[workload].why_not(base)) is not None:
         raise UserError(f"--workload {workload}: {why}", exit_code=ExitCode.USAGE)

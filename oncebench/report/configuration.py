@@ -24,21 +24,24 @@ def configuration_of(report: Report) -> Configuration:
 
 
 class Setting(NamedTuple):
-    """The workload and the cluster of a run. Reports with different settings never share a table of faults.
+    """The workload, the cluster and the checkpoint of a run. Reports never share a table of faults if these differ.
 
     Attributes:
         workload: what the pipeline computes.
         workers: the workers of the run's own Spark cluster; 0: it has none.
+        in_object_store: whether the checkpoint is in an object store.
     """
 
     workload: str = SESSIONS
     workers: int = 0
+    in_object_store: bool = False
 
     @property
     def text(self) -> str:
         """The setting behind a comma, for titles: `, windows, cluster of 2`; empty for the usual one."""
         workload = "" if self.workload == SESSIONS else f", {self.workload}"
-        return workload + (f", cluster of {self.workers}" if self.workers else "")
+        cluster = f", cluster of {self.workers}" if self.workers else ""
+        return workload + cluster + (", checkpoint in an object store" if self.in_object_store else "")
 
 
 USUAL = Setting()
@@ -47,7 +50,7 @@ USUAL = Setting()
 def setting_of(report: Report) -> Setting:
     """The setting of a report; older reports have the usual one."""
     config = report.get("config", {})
-    return Setting(config.get("workload", SESSIONS), config.get("workers", 0))
+    return Setting(config.get("workload", SESSIONS), config.get("workers", 0), bool(config.get("checkpoint")))
 
 
 def variant_of(report: Report) -> Variant:

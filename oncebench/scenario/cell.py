@@ -148,6 +148,7 @@ class Cell:
             open_sessions=0,
             brokers=1,
             workers=0,
+            checkpoint="",
             generators=1,
             observers=1,
         )
@@ -158,12 +159,13 @@ class Cell:
     def _more_text(self) -> str:
         brokers = f", {self.brokers} brokers" if self.brokers > 1 else ""
         workers = f", cluster of {self.workers}" if self.workers else ""
+        store = ", checkpoint in an object store" if self.checkpoint else ""
         generators = f", {self.generators} generators" if self.generators > 1 else ""
         observers = f", {self.observers} observers" if self.observers > 1 else ""
         state = f", {self.open_sessions} open sessions" if self.open_sessions else ""
         workload = "" if self.workload == SESSIONS else f", {self.workload}"
         skew = f", skew {self.skew:g}" if self.skew else ""
-        return workload + skew + state + brokers + workers + generators + observers
+        return workload + skew + state + brokers + workers + store + generators + observers
 
     def reproduce(self, program: Sequence[str] = ("oncebench", "run")) -> str:
         """The command that runs this cell again; options at their defaults are left out."""

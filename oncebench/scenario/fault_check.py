@@ -13,10 +13,9 @@ from oncebench.errors import ExitCode, UserError
 from oncebench.faults.catalogue import (
     why_malformed,
     why_not,
-    why_not_on_master,
     why_not_together,
-    why_not_with_brokers,
 )
+from oncebench.faults.setups import why_not_in_object_store, why_not_on_master, why_not_with_brokers
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.master_check import why_not_on_cluster
 from oncebench.scenario.process_check import require_shared
@@ -57,6 +56,7 @@ def require_possible(cells: Iterable[Cell], ours: frozenset[str] | None = None) 
                 why_not(fault, suite_sinks()[cell.sink], support, ours)
                 or why_not_on_master(fault, cell.spark_text, cell.on_cluster, cell.on_this_machine)
                 or why_not_with_brokers(fault, cell.brokers)
+                or why_not_in_object_store(fault, cell.checkpoint)
                 or why_not_together(fault, faults)
             )
             if reason is not None:

@@ -19,7 +19,8 @@ from loadgen.session import EVENTS_PER_SESSION
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Support
 from oncebench.delivery.failpoints import FIRST_BATCH, KILL, POINTS, Fault, parse_fault
 from oncebench.delivery.protocols import exactly_once_two_phase, protocol_of
-from oncebench.faults.catalogue import why_not_applicable, why_not_here, why_not_on_master, why_not_with_brokers
+from oncebench.faults.catalogue import why_not_applicable, why_not_here
+from oncebench.faults.setups import why_not_in_object_store, why_not_on_master, why_not_with_brokers
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import checked_fault
 from oncebench.scenario.supports import all_supports, find_support, installed
@@ -296,6 +297,7 @@ def _impossible(family: str, fault: Fault, base: Cell, ours: frozenset[str] | No
         why_not_here(fault, ours)
         or why_not_with_brokers(fault, brokers_of(family, base.brokers))
         or why_not_on_master(fault, base.spark_text, base.on_cluster, base.on_this_machine)
+        or why_not_in_object_store(fault, base.checkpoint)
     )
 
 

@@ -7,12 +7,9 @@ from typing import Any
 import click
 
 from oncebench.delivery.errors import RefusedStart
-from oncebench.delivery.failpoints import parse_fault
 from oncebench.delivery.stores.choose import OBJECTS, place_at
 from oncebench.delivery.stores.objects import ObjectStore
 from oncebench.errors import ExitCode, UserError
-from oncebench.faults.catalogue import FAULTS
-from oncebench.faults.disk import CHECKPOINT
 from oncebench.scenario.cell import Cell
 
 checkpoint_option = click.option(
@@ -39,7 +36,7 @@ def check_checkpoint(cell: Cell) -> None:
     """Checks that a run can have its checkpoint where the cell says.
 
     Raises:
-        UserError: the address is no object store, or a fault or a cluster needs a folder (exit code 2).
+        UserError: the address is no object store, or a cluster needs a folder (exit code 2).
     """
     if not cell.checkpoint:
         return
@@ -58,10 +55,3 @@ def check_checkpoint(cell: Cell) -> None:
             f"--checkpoint with {cell.spark_text}: this was never run. Take a local master",
             exit_code=ExitCode.USAGE,
         )
-    for fault in cell.faults:
-        action = FAULTS[parse_fault(fault).action]
-        if action.replaces_checkpoint or action.fills == CHECKPOINT:
-            raise UserError(
-                f"--fault {fault} changes files of the checkpoint, which is in an object store. Leave out --checkpoint",
-                exit_code=ExitCode.USAGE,
-            )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,17 +14,22 @@ from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.stores.choose import place_at
 from oncebench.delivery.stores.objects import ENDPOINT
 from oncebench.errors import UserError
+from oncebench.faults import catalogue
 from oncebench.jobs.object_store import ABORTABLE, MANAGER, refuse_unfit_manager, spark_settings
+from oncebench.report.configuration import USUAL, setting_of
 from oncebench.scenario.cell import Cell
+from oncebench.scenario.fault_check import require_possible
+from oncebench.scenario.fault_matrix import chain, rows
 
 CELL = Cell("kafka", "exactly-once", "two-phase", checkpoint="s3://bucket/runs")
 
 
 def test_a_cell_may_have_its_checkpoint_in_an_object_store() -> None:
     check_checkpoint(CELL)
-    check_checkpoint(replace(CELL, faults=("after-decision:kill", "before-decision:zombie")))
+    require_possible([replace(CELL, faults=("after-decision:kill", "before-decision:zombie"))])
     check_checkpoint(replace(CELL, checkpoint="", master="spark://host:7077", faults=("after-commit:roll-back",)))
     assert "--checkpoint s3://bucket/runs" in CELL.reproduce()
+    assert CELL.title == "kafka exactly-once two-phase, healthy, checkpoint in an object store"
 
 
 @pytest.mark.parametrize(
@@ -33,13 +39,32 @@ def test_a_cell_may_have_its_checkpoint_in_an_object_store() -> None:
         ({"checkpoint": "hdfs://name/cp"}, "a URI that is not supported"),
         ({"checkpoint": "s3://bucket"}, "must name a bucket and a folder"),
         ({"master": "spark://host:7077"}, "Take a local master"),
-        ({"faults": ("after-commit:roll-back",)}, "changes files of the checkpoint"),
-        ({"faults": ("after-prepare:fill-checkpoint:20",)}, "changes files of the checkpoint"),
     ],
 )
 def test_a_cell_that_needs_a_folder_is_refused(change: dict[str, object], why: str) -> None:
     with pytest.raises(UserError, match=why):
         check_checkpoint(replace(CELL, **change))
+
+
+@pytest.mark.parametrize("fault", ["after-commit:roll-back", "after-prepare:fill-checkpoint:20"])
+def test_a_fault_that_changes_a_folder_is_refused(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogue, "cannot_mount", lambda: None)
+    with pytest.raises(UserError, match="in an object store"):
+        require_possible([replace(CELL, faults=(fault,))])
+
+
+def test_the_fault_matrix_leaves_out_what_needs_a_folder() -> None:
+    (row,) = (each for each in rows(["kafka"]) if each.support.variant == "two-phase")
+    base = replace(CELL, sink="", guarantee="", variant="")
+    assert chain(row, "kills", base) == chain(row, "kills")
+    assert chain(row, "checkpoint", base) == ()
+
+
+def test_runs_with_another_place_of_the_checkpoint_share_no_table() -> None:
+    report: Any = {"config": CELL.as_json()}
+    assert setting_of(report).text == ", checkpoint in an object store"
+    report["config"]["checkpoint"] = ""
+    assert setting_of(report) == USUAL
 
 
 def test_sparks_settings_name_the_store_of_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
