@@ -14,7 +14,7 @@ from oncebench.delivery.protocols import choose
 from oncebench.delivery.topics.check import TOPIC_NAME
 from oncebench.errors import ExitCode, UserError
 from oncebench.kafka_access.acls import PREFIXED, Resource, Right, grant
-from oncebench.servers.kafka.rights import Job, Load, Observer, OpenTransactions, Program, Runs
+from oncebench.servers.kafka.rights import Job, Load, Observer, OpenTransactions, Program, Requeue, Runs
 from oncebench.sinks.registry import find_kind
 
 _KAFKA = "kafka"
@@ -67,6 +67,7 @@ PROGRAMS: Mapping[str, _Choice] = {
     "transactions-list": _Choice(
         ("output", "sink-id"), (), lambda names: OpenTransactions(names["output"], names["sink-id"], ends=False)
     ),
+    "requeue": _Choice(("quarantine", "input"), (), lambda names: Requeue(names["quarantine"], names["input"])),
     "run": _Choice((), (), lambda _: Runs()),
 }
 
@@ -88,12 +89,16 @@ PROGRAMS: Mapping[str, _Choice] = {
     "--input",
     "input_topic",
     metavar="TOPIC",
-    help="Topic that the job reads or the load writes [default for load: a new topic].",
+    help="Topic that the job reads, or that load or requeue writes [default for load: a new topic].",
 )
 @click.option(
     "--output", metavar="TOPIC", help="Topic that the job writes. Leave it out if the job does not write into Kafka."
 )
-@click.option("--quarantine", metavar="TOPIC", help="Topic for rejected records, if the job has one.")
+@click.option(
+    "--quarantine",
+    metavar="TOPIC",
+    help="Topic for rejected records, if the job has one; for requeue, the topic that it reads.",
+)
 @click.option("--sink-id", metavar="ID", help="The job's sink_id. Its groups and transactional ids begin with it.")
 @click.option("--bootstrap-servers", metavar="HOST:PORT,..", default=_PLACEHOLDER,
               help="Addresses of your Kafka, for the printed commands.")  # fmt: skip

@@ -7,7 +7,7 @@ import sys
 import click
 
 from oncebench.commands.shared.kafka import kafka_options, required
-from oncebench.delivery.copies.letters import LEFT, Selection
+from oncebench.delivery.copies.letters import LEFT, Selection, group_of
 from oncebench.delivery.copies.requeue import TO, Outcomes, Requeue
 from oncebench.delivery.errors import RefusedStart
 from oncebench.errors import ExitCode, UserError
@@ -49,7 +49,7 @@ def requeue(
       oncebench requeue --bootstrap-servers broker1:9092 --quarantine orders-bad --dry-run
     """
     reached = external(required(kafka))
-    selection = Selection(quarantine, group or f"{quarantine}.requeue", reason, to)
+    selection = Selection(quarantine, group or group_of(quarantine), reason, to)
     try:
         with Requeue(reached.access.client, selection) as call:
             outcomes = call.look()

@@ -18,6 +18,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from oncebench.delivery.copies import headers as names
 from oncebench.delivery.copies.headers import Header, split
 from oncebench.delivery.errors import ReadError, RefusedStart
+from oncebench.kafka_access.acls import GROUP, TOPIC, Resource, advice
+from oncebench.kafka_repair.committed import committed_offsets
 
 # A broker that is silent for this long is down.
 LIMIT_S = 30.0
@@ -31,6 +33,11 @@ INCOMPLETE = "left: headers of the original are missing"
 SENT_BEFORE = "passed over: sent before by this group"
 REPEATED = "passed over: the same record twice"
 LEFT = frozenset({NO_COPY, NO_RECORD, CUT, INCOMPLETE})
+
+
+def group_of(quarantine: str) -> str:
+    """The consumer group of `oncebench requeue` for this topic, if none is given."""
+    return f"{quarantine}.requeue"
 
 
 @dataclass(frozen=True)
@@ -101,12 +108,17 @@ class Letters:
             }
         )  # fmt: skip
         topic = selection.quarantine
-        found = self.partitions(topic, "Correct the name of the quarantine topic")
+        found = self.partitions(topic, "Read", "Correct the name of the quarantine topic")
         places = [TopicPartition(topic, partition) for partition in range(found)]
         try:
             self._ends = {at.partition: self.consumer.get_watermark_offsets(at, timeout=LIMIT_S) for at in places}
-            marks = self.consumer.committed(places, LIMIT_S)
+            marks = committed_offsets(self.consumer, places, LIMIT_S, _closed)
         except KafkaException as error:
+            if _closed(error.args[0]):
+                raise RefusedStart(
+                    f"this user may not use the group {selection.group!r}. Nothing was sent. "
+                    f"{advice(['Read'], Resource(GROUP, selection.group))}."
+                ) from error
             raise _silent(topic, error.args[0].str()) from error
         for mark in marks:
             if mark.offset >= 0 and mark.metadata != selection.mark:
@@ -117,8 +129,12 @@ class Letters:
                 )
         self.marks = {mark.partition: max(0, mark.offset) for mark in marks}
 
-    def partitions(self, topic: str, advice: str) -> int:
+    def partitions(self, topic: str, operation: str, otherwise: str) -> int:
         """Returns the number of a topic's partitions.
+
+        Args:
+            operation: the right on the topic that the call needs.
+            otherwise: what to do if there is no such topic.
 
         Raises:
             RefusedStart: there is no such topic, or this client may not use it.
@@ -129,7 +145,9 @@ class Letters:
         except KafkaException as error:
             raise _silent(topic, error.args[0].str()) from error
         if described.error is not None:
-            raise RefusedStart(f"topic {topic!r} cannot be used: {described.error.str()}. {advice}. Nothing was sent.")
+            closed = described.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+            step = advice([operation], Resource(TOPIC, topic)) if closed else otherwise
+            raise RefusedStart(f"topic {topic!r} cannot be used: {described.error.str()}. Nothing was sent. {step}.")
         return len(described.partitions)
 
     def ends(self) -> dict[int, int]:
@@ -217,6 +235,10 @@ def _record(message: Message, ours: Mapping[str, bytes | None]) -> bytes:
     for part in (*place, ours.get(names.SOURCE_TIMESTAMP), message.key(), message.value()):
         found.update(b"-" if part is None else b"%d:%b" % (len(part), part))
     return found.digest()
+
+
+def _closed(error: KafkaError) -> bool:
+    return bool(error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED)
 
 
 def _silent(topic: str, why: str) -> ReadError:

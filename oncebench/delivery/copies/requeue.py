@@ -22,7 +22,8 @@ from oncebench.delivery.copies import headers as names
 from oncebench.delivery.copies.fitting import record_bytes
 from oncebench.delivery.copies.letters import LIMIT_S, Letter, Letters, Selection, as_number
 from oncebench.delivery.copies.topic_limit import BATCH_BYTES, producer_sizes, topic_limit
-from oncebench.delivery.errors import DeliveryFailed
+from oncebench.delivery.errors import DeliveryFailed, RefusedStart
+from oncebench.kafka_access.acls import TRANSACTIONAL_ID, Resource, advice
 
 # Copies in a transaction: a second of work at most, far below its time-out.
 MOST_IN_TRANSACTION = 1_000
@@ -67,7 +68,7 @@ class Requeue:
         for letter in self._letters.read():
             outcomes[letter.reason, letter.outcome or TO + self._target(letter)] += 1
         for topic in {outcome.removeprefix(TO) for _, outcome in outcomes if outcome.startswith(TO)}:
-            partitions = self._letters.partitions(topic, "Create it, or give --to TOPIC")
+            partitions = self._letters.partitions(topic, "Write", "Create it, or give --to TOPIC")
             self._targets[topic] = partitions, topic_limit(self._client, topic)
         return outcomes
 
@@ -75,6 +76,7 @@ class Requeue:
         """Sends what `look` has found.
 
         Raises:
+            RefusedStart: this user may not write in transactions.
             DeliveryFailed: Kafka refused a record or a transaction. Earlier transactions are complete.
         """
         smallest = min((limit for _, limit in self._targets.values()), default=BATCH_BYTES)
@@ -86,6 +88,11 @@ class Requeue:
             while self._transaction(producer, list(islice(letters, MOST_IN_TRANSACTION))):
                 pass
         except KafkaException as error:
+            if error.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+                raise RefusedStart(
+                    f"this user may not write in transactions of the id {self._selection.group!r}. Nothing was sent. "
+                    f"{advice(['Write'], Resource(TRANSACTIONAL_ID, self._selection.group))}."
+                ) from error
             raise DeliveryFailed(
                 f"group {self._selection.group}: Kafka did not take the records ({error.args[0].str()}). Check that "
                 "the brokers run and that nothing else uses this group, then call again: nothing is sent twice."

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from oncebench.delivery.contract import AT_LEAST_ONCE, EXACTLY_ONCE
+from oncebench.delivery.copies.letters import group_of
 from oncebench.kafka_access.acls import (
     CLUSTER,
     CLUSTER_NAME,
@@ -145,6 +146,34 @@ class OpenTransactions:
             Right("Read", groups, "publishes a new generation, which stops the job"),
             Right("Read", output, "stores the generation as an offset of this topic"),
             *_hanging("command"),
+        ]
+
+
+@dataclass(frozen=True)
+class Requeue:
+    """`oncebench requeue` with its own group.
+
+    Attributes:
+        quarantine: the topic with rejected records.
+        target: the topic that they are sent to.
+    """
+
+    quarantine: str
+    target: str
+
+    @property
+    def title(self) -> str:
+        return f"oncebench requeue from {self.quarantine} to {self.target}"
+
+    def rights(self) -> list[Right]:
+        group, target = group_of(self.quarantine), Resource(TOPIC, self.target)
+        without = "the command does not know the limit of the topic: a record with our header may be too large for it"
+        return [
+            Right("Read", Resource(TOPIC, self.quarantine), "reads the copies, and stores what was sent"),
+            Right("Read", Resource(GROUP, group), "stores what was sent"),
+            Right("Write", Resource(TRANSACTIONAL_ID, group), "writes in transactions"),
+            Right("Write", target, "sends the records"),
+            Right("DescribeConfigs", target, "reads the limits of the topic", without),
         ]
 
 

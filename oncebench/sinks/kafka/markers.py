@@ -23,15 +23,13 @@ from oncebench.delivery.contract import OVERWRITTEN, Mark
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.failures.kafka import MEMBERS, named, of_error
 from oncebench.kafka_repair.addresses import RECOVERY
+from oncebench.kafka_repair.committed import committed_offsets
 from oncebench.sinks.kafka.names import Names
 
 _log = logging.getLogger(__name__)
 # As long as a commit retries (oncebench.sinks.kafka.sink): reading a marker is never the strictest step of a batch.
 LIMIT_S = 60.0
 PAUSE_S = 0.05
-# How often a wait for a number looks whether it will ever come. The first look is early, because a missing right shows
-# within milliseconds. Later looks are rare: each repeats the request, which a slow broker may be about to answer.
-FIRST_LOOK_S, LOOK_S = 1.0, 10.0
 # Markers are read in parallel, each by its own client: a start with some partitions takes as long as with one.
 READ_THREADS = 8
 # UNSTABLE_OFFSET_COMMIT: a transaction that contains offsets of this group has not ended yet.
@@ -185,36 +183,20 @@ def read(client: Mapping[str, Any], group: str, topic: str, stable: bool = True)
     """
     consumer = member_of(client, group, stable)
     try:
-        (found,) = _answered(lambda: _committed(consumer, TopicPartition(topic, 0)))
+        (found,) = _answered(lambda: committed_offsets(consumer, [TopicPartition(topic, 0)], LIMIT_S, _refuses))
     finally:
         consumer.close()
     return Noted(found.offset, found.metadata or "") if found.offset >= 0 else None
-
-
-def _committed(consumer: Consumer, place: TopicPartition) -> list[TopicPartition]:
-    """Returns the group's offset.
-
-    While the coordinator refuses this user, librdkafka asks again until the time-out, and reports why as an event.
-    """
-    deadline = time.monotonic() + LIMIT_S
-    look_s = FIRST_LOOK_S
-    while True:
-        try:
-            found: list[TopicPartition] = consumer.committed([place], timeout=look_s)
-            return found
-        except KafkaException as error:
-            event = consumer.poll(0)
-            if event is not None and of_error(event.error()).permanent:
-                raise KafkaException(event.error()) from error
-            if error.args[0].code() != KafkaError._TIMED_OUT or time.monotonic() > deadline:
-                raise
-            look_s = min(look_s * 2, LOOK_S)
 
 
 def member_of(client: Mapping[str, Any], group: str, stable: bool = True) -> Consumer:
     """Returns a consumer that names its group and never joins it."""
     level = "read_committed" if stable else "read_uncommitted"  # librdkafka: RequireStable of OffsetFetch
     return Consumer({**client, **RECOVERY, "group.id": group, "enable.auto.commit": False, "isolation.level": level})
+
+
+def _refuses(error: KafkaError) -> bool:
+    return of_error(error).permanent
 
 
 def _answered(ask: Callable[[], list[TopicPartition]]) -> list[TopicPartition]:

@@ -188,7 +188,7 @@ def test_a_source_topic_that_is_gone_is_named_and_another_can_be_given(kafka: Ka
     code, _, err = world.requeue()
     assert code == 2
     assert f"topic '{world.source}' cannot be used" in err
-    assert "Create it, or give --to TOPIC. Nothing was sent." in err
+    assert "Nothing was sent. Create it, or give --to TOPIC." in err
     code, out, _ = world.requeue("--to", other)
     assert (code, out.splitlines()[1:]) == (0, [f"bad          2  sent to {other}"])
     assert world.returned(other) == [b"v0", b"v1"]

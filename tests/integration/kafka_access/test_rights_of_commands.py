@@ -10,16 +10,18 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
 
 from oncebench.cli import cli
 from oncebench.delivery.errors import ReadError, RefusedStart
+from oncebench.delivery.quarantine import FIELDS, Quarantine
 from oncebench.errors import UserError
 from oncebench.jobs import transactions
 from oncebench.kafka_access.acls import Right
-from oncebench.servers.kafka.rights import Load, Observer, OpenTransactions, Program, Runs
+from oncebench.servers.kafka.rights import Load, Observer, OpenTransactions, Program, Requeue, Runs
 from oncebench.sinks.kafka.coordinator import Coordinator
 from oncebench.sinks.kafka.hanging_transactions import OFFSETS_TOPIC, Repair, end_hanging_transactions
 from oncebench.sinks.kafka.reader import KafkaReader
@@ -94,6 +96,19 @@ def observe(case: Case) -> Outcome:
         return False, str(error)
 
 
+def requeue(case: Case) -> Outcome:
+    """Sends a copy from the topic to another one."""
+    case.guarded.broker.create_topic(f"{case.topic}-back", PARTITIONS)
+    client = {"bootstrap.servers": case.guarded.broker.bootstrap_servers}
+    quarantine = Quarantine(case.topic, case.topic, client)
+    record = [("any", 0, 0, b"k", b"v")]
+    kinds = (pa.string(), pa.int32(), pa.int64(), pa.binary(), pa.binary())
+    columns = [pa.array(column, kind) for column, kind in zip(zip(*record, strict=True), kinds, strict=True)]
+    quarantine.copy(pa.StructArray.from_arrays(columns, names=list(FIELDS)))
+    quarantine.flush()
+    return case.asks("requeue", "--quarantine", case.topic, "--reason", "any", "--to", f"{case.topic}-back")
+
+
 @dataclass(frozen=True)
 class Use:
     """A program with its rights, for a topic; and a use of it."""
@@ -113,13 +128,14 @@ USES: Mapping[str, Use] = {
                   lambda case: case.ends("commit", "--yes"), "after-decision"),
     "abort": Use(lambda topic: OpenTransactions(topic, topic, ends=True),
                  lambda case: case.ends("abort", "--yes"), "before-decision"),
+    "requeue": Use(lambda topic: Requeue(topic, f"{topic}-back"), requeue),
 }  # fmt: skip
 
 
 def case_of(guarded: Guarded, folder: Path, point: str = "") -> Case:
     topic = guarded.broker.fresh_topic("t", PARTITIONS)
     producer = Producer({"bootstrap.servers": guarded.broker.bootstrap_servers})
-    producer.produce(topic, b"first")
+    producer.produce(topic, b"first", partition=0)  # where the copy of `requeue` says that it is
     assert producer.flush(LIMIT_S) == 0
     left = left_open(guarded, topic, folder, point) if point else ""
     return Case(guarded, guarded.new_user(), topic, folder, left)
