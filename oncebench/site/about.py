@@ -15,7 +15,7 @@ from oncebench.report.comparisons.paired import Setting
 from oncebench.report.configuration import configuration_of
 from oncebench.report.outcome import is_healthy, only_tried, outcome_of
 from oncebench.report.schema import Report
-from oncebench.site.matrix import HEALTHY, Entry, Matrix, worst
+from oncebench.site.faults.matrix import HEALTHY, Entry, Matrix, worst
 
 GB = 1e9
 NEVER = str(2**63 - 1)  # Kafka's value for a flush interval that never elapses

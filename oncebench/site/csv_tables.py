@@ -18,7 +18,7 @@ from oncebench.report.outcome import outcome_of
 from oncebench.report.schema import Report
 from oncebench.report.titles import title
 from oncebench.site.costs import absolute, compared_to_baseline, configurations_in, labels, settings_of
-from oncebench.site.matrix import codes_of, families_of, matrix_of, worst
+from oncebench.site.faults.matrix import codes_of, families_of, matrix_of, worst
 from oncebench.site.stored import Stored
 
 _CONFIGURATION = ("sink", "guarantee", "variant")

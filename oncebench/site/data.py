@@ -19,9 +19,10 @@ from oncebench.report.measures.metrics import BY_NAME, field, figure
 from oncebench.report.outcome import ORDER, is_healthy, outcome_of
 from oncebench.report.schema import Report
 from oncebench.report.titles import title
-from oncebench.site import about, costs, curves, matrix, recovery, timelines
+from oncebench.site import about, costs, curves, engines
 from oncebench.site.answer import headline
 from oncebench.site.answer.sentences import sentences
+from oncebench.site.faults import matrix, recovery, timelines
 from oncebench.site.pack import Texts, columns, numbers, short
 from oncebench.site.stored import Stored
 
@@ -32,8 +33,8 @@ _OF_RUNS = ("p50_ms", "p99_ms", "cpu_s", "recovery_s")
 _PER_S = field("throughput", "events_per_s")
 
 
-def data_of(stored: Sequence[Stored]) -> dict[str, Any]:
-    """Everything that the page draws."""
+def data_of(stored: Sequence[Stored], others: Sequence[Stored] = ()) -> dict[str, Any]:
+    """Everything that the page draws; `others` are the series with other engines."""
     reports = [each.report for each in stored]
     texts = Texts()
     on_purpose = configurations_of(reports)
@@ -57,6 +58,7 @@ def data_of(stored: Sequence[Stored]) -> dict[str, Any]:
         "costs": costs.as_json(reports, configurations),
         "curves": curves.as_json(reports, configurations),
         "timelines": timelines.as_json(reports, configurations, texts),
+        "engines": engines.as_json(others),
         "recovery": recovery.as_json(reports, configurations),
         "runs": _runs(stored, configurations, texts),
         "text": texts.as_json(),  # last, because every part before it adds texts

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from oncebench.report.comparisons import repeatability, sustained
-from oncebench.report.tables import cost_table, fault_matrix, fault_text, table
+from oncebench.report.tables import cost_table, engines, fault_matrix, fault_text, table
 from oncebench.site import csv_tables
 from oncebench.site.data import as_script, data_of
 from oncebench.site.page import page
-from oncebench.site.stored import stored_in
+from oncebench.site.stored import engines_in, stored_in
 
 PAGE, DATA = "index.html", "data.js"
 
@@ -27,7 +27,8 @@ def publish(folder: Path) -> list[Path]:
     """
     stored = stored_in(folder)
     reports = [each.report for each in stored]
-    data = as_script(data_of(stored))
+    others = engines_in(folder)
+    data = as_script(data_of(stored, others))
     made: Mapping[str, str] = {
         PAGE: page(data),
         DATA: data,
@@ -36,6 +37,7 @@ def publish(folder: Path) -> list[Path]:
         "tables/costs.md": cost_table.markdown(reports),
         "tables/sustained.md": sustained.markdown(reports),
         "tables/noise.md": repeatability.noise_markdown(reports),
+        "tables/engines.md": engines.markdown([each.report for each in others]),
         "tables/costs.csv": csv_tables.costs(reports),
         "tables/faults.md": fault_text.markdown(reports, fault_matrix.cells_of(reports)),
         "tables/faults.csv": csv_tables.cells(reports),

@@ -16,9 +16,9 @@ from oncebench.measure import exit_code
 from oncebench.report.report import numbered
 from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
 from oncebench.report.schema import Report
+from oncebench.report.tables.engines import is_of_spark, lines, markdown
 from peers.command import run
 from peers.headline.plan import ROWS, Row, cells, engine_of
-from peers.headline.table import commands, is_of, markdown
 
 MOST_ROUNDS = 100
 
@@ -72,12 +72,13 @@ def main(only: str, rounds: int, seed: int, files: tuple[Path, ...], work_dir: P
     if len(reports) < len(planned):
         sys.exit(ExitCode.INTERRUPTED)
     # A peer that breaks a guarantee is a result of the comparison.
-    sys.exit(exit_code([each for each in reports if any(is_of(row, each) for row in rows if row.peer is None)]))
+    sys.exit(exit_code([each for each in reports if is_of_spark(each)]))
 
 
 def _text(rows: Sequence[Row], reports: Sequence[Report]) -> str:
-    lines = "\n".join(commands(rows, reports))
-    return f"{markdown(rows, reports)}\nThe runs, each as one command:\n\n{lines}\n"
+    chosen = [report for row in rows for report in reports if row.has(report)]
+    commands = "\n".join(command for line in lines(chosen) for command in line.commands)
+    return f"{markdown(chosen)}\nThe runs, each as one command:\n\n{commands}\n"
 
 
 if __name__ == "__main__":

@@ -17,12 +17,13 @@ from loadgen.session import EVENTS_PER_SESSION
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 from oncebench.lab.engine import SPARK, Engine
 from oncebench.lab.lab import Lab
+from oncebench.report.schema import Report
+from oncebench.report.tables.engines import FLAT_OUT, KILLED, STEADY
 from oncebench.scenario.cell import Cell
 from peers.command import Peer
 from peers.flink.__main__ import FLINK
 from peers.kafka_streams.__main__ import KAFKA_STREAMS
 
-FLAT_OUT, STEADY, KILLED = "flat out", "steady", "killed"
 STEADY_EVENTS_PER_S = 3000.0
 KILLS = 3
 
@@ -32,7 +33,7 @@ class Row:
     """An engine under one guarantee.
 
     Attributes:
-        engine: its title in the table.
+        engine: its name in words, as in the table.
         guarantee, variant: as a cell has them.
         peer: None for the suite's own pipeline.
     """
@@ -41,6 +42,11 @@ class Row:
     guarantee: str
     variant: str
     peer: Peer | None = None
+
+    def has(self, report: Report) -> bool:
+        """Whether the report is of a run of this row."""
+        cell = report["cell"]
+        return (cell["guarantee"], cell["variant"]) == (self.guarantee, self.variant)
 
     @property
     def name(self) -> str:

@@ -24,7 +24,7 @@ from oncebench.report.configuration import Configuration, configuration_of
 from oncebench.report.measures.metrics import BY_NAME
 from oncebench.report.schema import Report
 from oncebench.site.costs import absolute, compared_to_baseline, interval, label, settings_of
-from oncebench.site.matrix import Matrix
+from oncebench.site.faults.matrix import Matrix
 from oncebench.site.pack import short
 
 LATENCIES = ("p50_ms", "p99_ms")

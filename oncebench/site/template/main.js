@@ -24,9 +24,10 @@ function showAll() {
 
 showHeadline();
 showAbout();
-showParts();
 showCommonSetting();
 showMatrixKey();
+showEngines();
+showParts();
 listenToDialog();
 showAll();
 window.addEventListener("hashchange", showAll);

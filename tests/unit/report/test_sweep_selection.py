@@ -22,7 +22,7 @@ from oncebench.scenario.profiles import PROFILES
 from oncebench.scenario.supports import support_of
 from oncebench.site import about, costs, csv_tables
 from oncebench.site.data import data_of
-from oncebench.site.matrix import matrix_of
+from oncebench.site.faults.matrix import matrix_of
 from oncebench.site.stored import Stored
 from tests import ROOT, sample_reports
 

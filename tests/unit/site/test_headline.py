@@ -10,7 +10,7 @@ from oncebench.report.comparisons.paired import Difference
 from oncebench.report.configuration import configurations_of
 from oncebench.site.answer.headline import Answer, Cost, Kills, answers_of, as_json
 from oncebench.site.answer.sentences import listed, sentences
-from oncebench.site.matrix import matrix_of
+from oncebench.site.faults.matrix import matrix_of
 from tests import sample_reports
 from tests.unit.report.test_sweep_selection import series
 

@@ -7,7 +7,7 @@ from typing import Any
 from oncebench.report.configuration import configurations_of
 from oncebench.report.outcome import ORDER
 from oncebench.scenario.fault_matrix import RANDOM_KILL
-from oncebench.site.matrix import (
+from oncebench.site.faults.matrix import (
     HEALTHY,
     NO_FAULT,
     OTHER,

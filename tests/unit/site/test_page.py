@@ -195,6 +195,27 @@ def test_added_file_may_grow_but_not_change(tmp_path: Path) -> None:
     assert len(stored_in(published)) == 2
 
 
+def test_a_series_with_other_engines_has_a_table_of_its_own(tmp_path: Path) -> None:
+    folder = sample_reports.write(tmp_path, made := some())
+    flink = {**made[0], "run": "ob-flink", "environment": {**made[0]["environment"], "engine": {"name": "flink"}}}
+    mine = tmp_path / "headline.jsonl"
+    mine.write_text(json.dumps(flink) + "\n" + json.dumps({**made[0], "run": "ob-spark"}) + "\n")
+    assert take_in([mine], folder) == [folder / "engines" / "headline.jsonl"]
+    assert len(stored_in(folder)) == len(made), "no figure of the suite's own tables is from it"
+    written = write.publish(folder)
+    assert folder / "tables" / "engines.md" in written
+    shown = read((folder / "data.js").read_text())["engines"]
+    assert [row["cells"][0] for row in shown["rows"]] == ["Flink", "Spark, our sink"]
+    assert shown["rows"][0]["commands"] == [flink["reproduce"]]
+    assert [each["file"] for each in shown["series"]] == ["engines/headline.jsonl"]
+
+
+def test_a_page_without_other_engines_has_no_table_of_them(tmp_path: Path) -> None:
+    folder = sample_reports.write(tmp_path, some())
+    assert folder / "tables" / "engines.md" not in write.publish(folder)
+    assert read((folder / "data.js").read_text())["engines"] is None
+
+
 def test_publish_command_adds_given_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     sample_reports.write(Path("results"), some())

@@ -11,7 +11,8 @@ from oncebench.report.comparisons import random_kills
 from oncebench.report.configuration import configurations_of
 from oncebench.report.tables import fault_text, recovery_table
 from oncebench.report.titles import title
-from oncebench.site import curves, data, recovery, timelines
+from oncebench.site import curves, data
+from oncebench.site.faults import recovery, timelines
 from oncebench.site.pack import Texts
 from tests import sample_reports
 

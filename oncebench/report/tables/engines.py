@@ -1,0 +1,135 @@
+"""The table of engines: Spark, and other engines with the same work. Pure functions of reports.
+
+A row is an engine under one guarantee. It has three loads: flat out, steady, and killed (`python -m peers.headline`
+makes them). A figure is the median over the rounds, with the lowest and the highest. Lost and duplicated rows are sums
+over all rounds. A missing figure is `-`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from oncebench.lab.engine import SPARK
+from oncebench.report.schema import Report
+from oncebench.report.tables.grid import grid
+
+FLAT_OUT, STEADY, KILLED = "flat out", "steady", "killed"
+NONE = "-"
+# The variant that writes with the sink that Spark ships.
+_SHIPPED = "native"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the table.
+
+    Attributes:
+        cells: the texts below HEADINGS.
+        commands: the command of each load, from its first run.
+    """
+
+    cells: tuple[str, ...]
+    commands: tuple[str, ...]
+
+
+def headings(reports: Iterable[Report]) -> tuple[str, ...]:
+    """The headings; the rate is that of the steady runs."""
+    rates = sorted({report["config"]["rate"] for report in reports if load_of(report) == STEADY})
+    at = f" at {', '.join(f'{rate:,.0f}' for rate in rates)}/s" if rates else ""
+    return (
+        "engine", "guarantee, variant", "events/s, flat out", "CPU per event", f"p50{at}", "p99", "CPU per event",
+        "killed", "lost", "duplicated", "verdict",
+    )  # fmt: skip
+
+
+def lines(reports: Sequence[Report]) -> Iterator[Line]:
+    """The rows, in the order in which the reports begin with them."""
+    groups: dict[tuple[str, str, str], list[Report]] = {}
+    for report in reports:
+        cell = report["cell"]
+        groups.setdefault((engine_of(report), cell["guarantee"], cell["variant"]), []).append(report)
+    for (engine, guarantee, variant), found in groups.items():
+        commands = {load_of(report): report["reproduce"] for report in reversed(found)}
+        loads = (load for load in (FLAT_OUT, STEADY, KILLED) if load in commands)
+        yield Line(
+            (engine, f"{guarantee}, {variant}", *_figures(found)),
+            tuple(commands[load] for load in loads),
+        )
+
+
+def markdown(reports: Sequence[Report]) -> str:
+    """The table in Markdown; empty without a report."""
+    found = [line.cells for line in lines(reports)]
+    return grid([headings(reports), *found], right_from=2) if found else ""
+
+
+def engine_of(report: Report) -> str:
+    """The engine of a report, in words."""
+    if is_of_spark(report):
+        return "Spark, its own sink" if report["cell"]["variant"] == _SHIPPED else "Spark, our sink"
+    return _name(report).replace("-", " ").title()
+
+
+def is_of_spark(report: Report) -> bool:
+    """Whether the suite's own pipeline ran; the other engines are peers."""
+    return _name(report) == SPARK.name
+
+
+def load_of(report: Report) -> str:
+    """The load of a report's run."""
+    if report["cell"]["random_kills"]:
+        return KILLED
+    return FLAT_OUT if report["config"]["rate"] == "max" else STEADY
+
+
+def _name(report: Report) -> str:
+    """The engine's name; older reports are of Spark."""
+    return str((report.get("environment", {}).get("engine") or {}).get("name", SPARK.name))
+
+
+def _figures(reports: Sequence[Report]) -> tuple[str, ...]:
+    fast, steady, killed = ([each for each in reports if load_of(each) == load] for load in (FLAT_OUT, STEADY, KILLED))
+    kills = sum(each["cell"]["random_kills"] for each in killed)
+    return (
+        _spread((each["throughput"]["events_per_s"] for each in fast), "{:,.0f}"),
+        _spread(map(_cpu_us, fast), "{:.1f}", " µs"),
+        _spread((each["latency_ms"]["p50"] for each in steady), "{:,.0f}", " ms"),
+        _spread((each["latency_ms"]["p99"] for each in steady), "{:,.0f}", " ms"),
+        _spread(map(_cpu_us, steady), "{:.0f}", " µs"),
+        f"{kills} times" if killed else NONE,
+        _sum(killed, "lost"),
+        _sum(killed, "duplicated"),
+        _verdicts(reports),
+    )
+
+
+def _cpu_us(report: Report) -> float | None:
+    """Processor time per event of engine and broker."""
+    return report["cpu_s_per_million_events"]
+
+
+def _spread(values: Iterable[float | None], form: str, unit: str = "") -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return NONE
+    text = f"{form.format(median(known))}{unit}"
+    return text if len(known) == 1 else f"{text} ({form.format(min(known))} to {form.format(max(known))})"
+
+
+def _sum(reports: Sequence[Report], what: str) -> str:
+    counts: list[Any] = [each["rows"][what] for each in reports]  # type: ignore[literal-required]
+    return NONE if not counts or None in counts else f"{sum(counts):,}"
+
+
+def _verdicts(reports: Sequence[Report]) -> str:
+    """The verdicts other than `kept`, each with its anomalies; `kept` if there is no other."""
+    others = [each["verdict"] + _codes(each) for each in reports if each["verdict"] != "kept"]
+    return ", ".join(dict.fromkeys(others)) or "kept"
+
+
+def _codes(report: Report) -> str:
+    codes = " ".join(sorted(report.get("broken_by", [])))
+    return f" ({codes})" if codes else ""

@@ -1,0 +1,1 @@
+"""The parts of the page about runs with faults: the matrix, recovery, and timelines."""

@@ -1,0 +1,95 @@
+"""The table of engines: one row per engine and guarantee, from the reports alone."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from oncebench.report.schema import Report
+from oncebench.report.tables.engines import FLAT_OUT, KILLED, STEADY, headings, is_of_spark, lines, markdown
+
+CONFIGS: dict[str, dict[str, Any]] = {FLAT_OUT: {"rate": "max"}, STEADY: {"rate": 3000.0}, KILLED: {"rate": 1000.0}}
+
+
+def report(load: str, variant: str = "two-phase", engine: str = "spark", **more: Any) -> Report:
+    made = {
+        "cell": {"guarantee": "exactly-once", "variant": variant, "random_kills": 3 if load == KILLED else 0},
+        "config": CONFIGS[load],
+        "environment": {"engine": {"name": engine, "settings": {}}},
+        "verdict": "kept",
+        "broken_by": [],
+        "rows": {"lost": 0, "duplicated": 0},
+        "throughput": {"events_per_s": 80_000.0},
+        "latency_ms": {"p50": 300.0, "p99": 500.0},
+        "cpu_s_per_million_events": 15.0,
+        "reproduce": f"{engine} {variant} {load}",
+        **more,
+    }
+    return cast("Report", made)
+
+
+def line(*reports: Report) -> list[str]:
+    (only,) = lines(reports)
+    return list(only.cells)
+
+
+def test_a_line_has_medians_with_their_range_and_sums_of_the_kills() -> None:
+    fast = [report(FLAT_OUT, throughput={"events_per_s": each}) for each in (90_000.0, 70_000.0, 80_000.0)]
+    steady = report(STEADY, cpu_s_per_million_events=450.0)
+    killed = [report(KILLED, rows={"lost": lost, "duplicated": 40}) for lost in (0, 20)]
+    assert line(*fast, steady, *killed) == [
+        "Spark, our sink", "exactly-once, two-phase", "80,000 (70,000 to 90,000)", "15.0 µs (15.0 to 15.0)",
+        "300 ms", "500 ms", "450 µs", "6 times", "20", "80", "kept",
+    ]  # fmt: skip
+
+
+def test_what_was_not_measured_is_no_zero() -> None:
+    assert line(report(STEADY))[2:4] == ["-", "-"]
+    assert line(report(STEADY))[7:10] == ["-", "-", "-"]
+    unknown = report(KILLED, rows={"lost": None, "duplicated": 0})
+    assert line(unknown)[8:10] == ["-", "0"]
+
+
+def test_a_broken_run_is_not_hidden_behind_a_kept_one() -> None:
+    broken = report(KILLED, verdict="broken", broken_by=["LOSS", "DUP"])
+    assert line(report(KILLED), broken)[-1] == "broken (DUP LOSS)"
+
+
+def test_each_row_has_the_command_of_each_load_once() -> None:
+    reports = [report(load, reproduce=f"{load} {number}") for number in (1, 2) for load in (KILLED, FLAT_OUT, STEADY)]
+    (only,) = lines(reports)
+    assert only.commands == ("flat out 1", "steady 1", "killed 1")
+
+
+@pytest.mark.parametrize(
+    ("engine", "variant", "title"),
+    [
+        ("spark", "two-phase", "Spark, our sink"),
+        ("spark", "native", "Spark, its own sink"),
+        ("kafka-streams", "streams-rocksdb-100ms", "Kafka Streams"),
+        ("flink", "native", "Flink"),
+    ],
+)
+def test_a_row_names_the_engine_in_words(engine: str, variant: str, title: str) -> None:
+    made = report(STEADY, variant, engine)
+    assert line(made)[0] == title
+    assert is_of_spark(made) == title.startswith("Spark")
+
+
+def test_an_older_report_is_of_spark() -> None:
+    assert is_of_spark(report(STEADY, environment={}))
+
+
+def test_rows_keep_the_order_of_the_reports_and_are_of_one_engine_each() -> None:
+    reports = [report(FLAT_OUT, "a", "flink"), report(FLAT_OUT), report(FLAT_OUT, "a"), report(STEADY, "a", "flink")]
+    assert [each.cells[:2] for each in lines(reports)] == [
+        ("Flink", "exactly-once, a"), ("Spark, our sink", "exactly-once, two-phase"),
+        ("Spark, our sink", "exactly-once, a"),
+    ]  # fmt: skip
+
+
+def test_the_heading_has_the_rate_of_the_steady_runs() -> None:
+    assert "p50 at 3,000/s" in headings([report(STEADY), report(FLAT_OUT)])
+    assert "p50" in headings([report(FLAT_OUT)])
+    assert markdown([]) == ""
