@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from oncebench.report.tables.engines import headings, lines
@@ -16,8 +17,8 @@ def as_json(others: Sequence[Stored]) -> dict[str, Any] | None:
         return None
     series = {each.file: _origin(each) for each in others}
     return {
-        "headings": list(headings(reports)),
-        "rows": [{"cells": list(line.cells), "commands": list(line.commands)} for line in lines(reports)],
+        "headings": list(headings(reports)[2:-1]),
+        "rows": [asdict(line) for line in lines(reports)],
         "series": [{"file": f"{ENGINES}/{file}", "origin": origin} for file, origin in series.items()],
     }
 

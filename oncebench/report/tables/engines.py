@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from oncebench.audit.verdict import Verdict
 from oncebench.lab.engine import SPARK
 from oncebench.report.schema import Report
 from oncebench.report.tables.grid import grid
@@ -27,21 +28,34 @@ class Line:
     """A row of the table.
 
     Attributes:
-        cells: the texts below HEADINGS.
+        engine: in words.
+        guarantee, variant: of the cell.
+        figures: the texts between variant and verdict.
+        verdicts: the verdicts other than `kept`, each with its anomalies; `kept` if there is no other.
         commands: the command of each load, from its first run.
     """
 
-    cells: tuple[str, ...]
+    engine: str
+    guarantee: str
+    variant: str
+    figures: tuple[str, ...]
+    verdicts: tuple[tuple[str, str], ...]
     commands: tuple[str, ...]
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The texts below the headings."""
+        verdicts = ", ".join(f"{verdict} ({codes})" if codes else verdict for verdict, codes in self.verdicts)
+        return self.engine, f"{self.guarantee}, {self.variant}", *self.figures, verdicts
 
 
 def headings(reports: Iterable[Report]) -> tuple[str, ...]:
     """The headings; the rate is that of the steady runs."""
     rates = sorted({report["config"]["rate"] for report in reports if load_of(report) == STEADY})
-    at = f" at {', '.join(f'{rate:,.0f}' for rate in rates)}/s" if rates else ""
+    at = f" at {', '.join(f'{rate:,.0f}' for rate in rates)}/s" if rates else ", steady"
     return (
-        "engine", "guarantee, variant", "events/s, flat out", "CPU per event", f"p50{at}", "p99", "CPU per event",
-        "killed", "lost", "duplicated", "verdict",
+        "engine", "guarantee, variant", "events/s, flat out", "CPU per event, flat out", f"p50{at}", f"p99{at}",
+        f"CPU per event{at}", "killed", "lost", "duplicated", "verdict",
     )  # fmt: skip
 
 
@@ -55,8 +69,7 @@ def lines(reports: Sequence[Report]) -> Iterator[Line]:
         commands = {load_of(report): report["reproduce"] for report in reversed(found)}
         loads = (load for load in (FLAT_OUT, STEADY, KILLED) if load in commands)
         yield Line(
-            (engine, f"{guarantee}, {variant}", *_figures(found)),
-            tuple(commands[load] for load in loads),
+            engine, guarantee, variant, _figures(found), _verdicts(found), tuple(commands[load] for load in loads)
         )
 
 
@@ -102,7 +115,6 @@ def _figures(reports: Sequence[Report]) -> tuple[str, ...]:
         f"{kills} times" if killed else NONE,
         _sum(killed, "lost"),
         _sum(killed, "duplicated"),
-        _verdicts(reports),
     )
 
 
@@ -124,12 +136,10 @@ def _sum(reports: Sequence[Report], what: str) -> str:
     return NONE if not counts or None in counts else f"{sum(counts):,}"
 
 
-def _verdicts(reports: Sequence[Report]) -> str:
-    """The verdicts other than `kept`, each with its anomalies; `kept` if there is no other."""
-    others = [each["verdict"] + _codes(each) for each in reports if each["verdict"] != "kept"]
-    return ", ".join(dict.fromkeys(others)) or "kept"
-
-
-def _codes(report: Report) -> str:
-    codes = " ".join(sorted(report.get("broken_by", [])))
-    return f" ({codes})" if codes else ""
+def _verdicts(reports: Sequence[Report]) -> tuple[tuple[str, str], ...]:
+    found = {
+        (str(report["verdict"]), " ".join(sorted(report.get("broken_by", []))))
+        for report in reports
+        if report["verdict"] != Verdict.KEPT
+    }
+    return tuple(sorted(found)) or ((Verdict.KEPT, ""),)

@@ -3,14 +3,23 @@
 function showEngines() {
   const found = DATA.engines;
   if (!found) return $("engines").remove();
-  const numeric = found.headings.map((_, at) => at).filter((at) => at > 1 && at < found.headings.length - 1);
   put(
     "engines-table",
     table(
       "Engines under each guarantee, into Kafka",
-      found.headings,
-      found.rows.map((row) => row.cells),
-      { sticky: 1, numeric },
+      ["engine, guarantee, variant", ...found.headings, "verdict"],
+      found.rows.map(({ engine, guarantee, variant, figures, verdicts }) => [
+        el(
+          "span",
+          { class: "configuration" },
+          el("strong", {}, engine),
+          el("span", { class: `tag ${guarantee}` }, guarantee),
+          el("span", {}, variant),
+        ),
+        ...figures,
+        verdicts.map(([verdict, codes]) => outcomeTag(verdict, codes)),
+      ]),
+      { sticky: 1, numeric: found.headings.map((_, at) => at + 1) },
     ),
     el(
       "p",

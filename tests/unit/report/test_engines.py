@@ -91,5 +91,5 @@ def test_rows_keep_the_order_of_the_reports_and_are_of_one_engine_each() -> None
 
 def test_the_heading_has_the_rate_of_the_steady_runs() -> None:
     assert "p50 at 3,000/s" in headings([report(STEADY), report(FLAT_OUT)])
-    assert "p50" in headings([report(FLAT_OUT)])
+    assert "p50, steady" in headings([report(FLAT_OUT)])
     assert markdown([]) == ""

@@ -205,7 +205,7 @@ def test_a_series_with_other_engines_has_a_table_of_its_own(tmp_path: Path) -> N
     written = write.publish(folder)
     assert folder / "tables" / "engines.md" in written
     shown = read((folder / "data.js").read_text())["engines"]
-    assert [row["cells"][0] for row in shown["rows"]] == ["Flink", "Spark, our sink"]
+    assert [row["engine"] for row in shown["rows"]] == ["Flink", "Spark, our sink"]
     assert shown["rows"][0]["commands"] == [flink["reproduce"]]
     assert [each["file"] for each in shown["series"]] == ["engines/headline.jsonl"]
 
