@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from loadgen.session import EVENTS_PER_SESSION
-from oncebench.commands.shared.checkpoint import check_checkpoint, checkpoint_option
+from oncebench.commands.shared.checkpoint import check_checkpoint, checkpoint_option, require_store
 from oncebench.commands.shared.failed_runs import FailedRuns
 from oncebench.commands.shared.interruption import (
     ResumableCommand,
@@ -201,6 +201,7 @@ def faults(
     before = len(reports)
     try:
         if remaining:
+            require_store(base)
             place = work_dir or default_work_dir("faults")
             with suppress_interruption():
                 reports.extend(

@@ -57,5 +57,5 @@ def why_not_in_object_store(fault: Fault, checkpoint: str) -> str | None:
     """
     action = FAULTS[fault.action]
     if checkpoint and (action.replaces_checkpoint or action.fills == disk.CHECKPOINT):
-        return "it changes files of the checkpoint, which is in an object store. Leave out --checkpoint"
+        return "it changes the folder of the checkpoint, which is in an object store. Leave out --checkpoint"
     return None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from oncebench.report.configuration import setting_of
 from oncebench.report.schema import Report
 from oncebench.scenario.fault_matrix import FAMILIES, named, paired
 from oncebench.scenario.fault_matrix import columns as columns_of
@@ -15,11 +16,12 @@ _FEW = 2  # faults that are listed by name
 
 
 def title(report: Report) -> str:
-    """The faults of a run, its random kills and its open sessions; empty for a healthy run."""
+    """The faults of a run, its random kills and open sessions, and then its setting; empty for a healthy run."""
     cell = report["cell"]
     kills = [f"{cell['random_kills']} random kills"] if cell.get("random_kills") else []
     state = [f"{cell['open_sessions']} open sessions"] if cell.get("open_sessions") else []
-    return ", ".join([*faults_title(cell["faults"]), *kills, *state])
+    found = ", ".join([*faults_title(cell["faults"]), *kills, *state])
+    return found and found + setting_of(report).text
 
 
 def faults_title(faults: Sequence[str]) -> list[str]:

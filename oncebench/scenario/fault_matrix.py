@@ -249,7 +249,7 @@ def left_out(
 
     Returns:
         Faults that are pointless in one of these rows or with this workload, and faults that are impossible on this
-        machine, or with these brokers or this Spark.
+        machine, or with these brokers, this Spark or this checkpoint.
     """
     no_point: LeftOut = {}
     here: LeftOut = {}

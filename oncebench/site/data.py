@@ -34,7 +34,7 @@ _PER_S = field("throughput", "events_per_s")
 
 
 def data_of(stored: Sequence[Stored], others: Sequence[Stored] = ()) -> dict[str, Any]:
-    """Everything that the page draws; `others` are the series with other engines."""
+    """Everything that the page draws; `others` are series of several engines."""
     reports = [each.report for each in stored]
     texts = Texts()
     on_purpose = configurations_of(reports)

@@ -7,23 +7,23 @@ names, so the same reports give the same page.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from oncebench.errors import UserError
 from oncebench.report.report import numbered
 from oncebench.report.schema import Report
-from oncebench.report.tables.engines import is_of_spark
+from oncebench.report.tables.engines import is_of_series
 
 RUNS = "runs"  # the folder into which `Results` writes them
-# Series with other engines, of `python -m peers.headline`. They are apart: no sink of the suite has their variants.
+# Series of `python -m peers.headline`. They are apart: no sink of the suite has the variants of other engines.
 ENGINES = "engines"
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A report, the name of its file in runs/, and its line there, counted from 1."""
+    """A report, the name of its file in runs/ or engines/, and its line there, counted from 1."""
 
     report: Report
     file: str
@@ -47,7 +47,7 @@ def stored_in(folder: Path) -> list[Stored]:
 
 
 def engines_in(folder: Path) -> list[Stored]:
-    """The reports of series with other engines; often none."""
+    """The reports of series with several engines; often none."""
     files = sorted((folder / ENGINES).glob("*.jsonl"))
     return [Stored(report, file.name, line) for file in files for line, report in numbered(file)]
 
@@ -55,29 +55,30 @@ def engines_in(folder: Path) -> list[Stored]:
 def take_in(files: Iterable[Path], folder: Path) -> list[Path]:
     """Copies files of reports into a results folder; a file already there may have grown.
 
-    A series with other engines goes into ENGINES, every other file into RUNS.
+    A series of several engines goes into ENGINES, every other file into RUNS.
+
+    Args:
+        files: files of reports, or results folders with such files.
 
     Raises:
         UserError: a file holds no reports, another file of its name is there, or its runs are there under another
             name and would count twice. Then nothing is copied.
     """
-    found = [each for file in files for each in (sorted((file / RUNS).glob("*.jsonl")) if file.is_dir() else [file])]
-    wanted = [(file, folder / (ENGINES if _has_other_engines(file) else RUNS) / file.name) for file in found]
-    for file, target in wanted:
+    wanted: dict[Path, Path] = {}
+    for file in (each for place in files for each in (_files(place) if place.is_dir() else [place])):
         if file.suffix != ".jsonl":
             raise UserError(
                 f"{file} is no file of reports (.jsonl, a report on each line). Give a file of results/local/runs/"
             )
-        runs = {report.get("run") for _, report in numbered(file)} - {None}
-        for other in sorted(target.parent.glob("*.jsonl")):
-            if other.name != file.name and runs & {report.get("run") for _, report in numbered(other)}:
-                raise UserError(
-                    f"{file} holds runs that are already in {other} and would count twice. Remove one of the two files"
-                )
+        target = folder / (ENGINES if any(is_of_series(report) for _, report in numbered(file)) else RUNS) / file.name
+        if wanted.setdefault(target, file) != file:
+            raise UserError(f"{file} and {wanted[target]} have the same name. Rename one of them")
+    for target, file in wanted.items():
         if target.exists() and not file.read_bytes().startswith(target.read_bytes()):
             raise UserError(f"{target} holds other reports than {file}. Give the new file another name")
+    _refuse_repeated(wanted, folder)
     taken = []
-    for file, target in wanted:
+    for target, file in wanted.items():
         if not (target.exists() and target.samefile(file)):
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, target)
@@ -85,5 +86,17 @@ def take_in(files: Iterable[Path], folder: Path) -> list[Path]:
     return taken
 
 
-def _has_other_engines(file: Path) -> bool:
-    return file.suffix == ".jsonl" and any(not is_of_spark(report) for _, report in numbered(file))
+def _files(folder: Path) -> list[Path]:
+    return [file for part in (RUNS, ENGINES) for file in sorted((folder / part).glob("*.jsonl"))]
+
+
+def _refuse_repeated(wanted: Mapping[Path, Path], folder: Path) -> None:
+    """Refuses a run that would be in two files."""
+    seen: dict[str, Path] = {}
+    for target in dict.fromkeys([*_files(folder), *wanted]):
+        file = wanted.get(target, target)
+        for run in {report["run"] for _, report in numbered(file) if report.get("run")}:
+            if (other := seen.setdefault(run, file)) != file:
+                first, second = (file, other) if file in wanted.values() else (other, file)
+                what = f"{first} holds runs that are already in {second} and would count twice"
+                raise UserError(f"{what}. Remove one of the two files")

@@ -1,6 +1,6 @@
-"""Writes index.html, data.js and the tables next to runs/, from all reports.
+"""Writes index.html, data.js and the tables of a results folder, from all its reports.
 
-Promise: every published figure comes from a report in runs/. Each file is written whole or not at all.
+Promise: every published figure comes from a report in runs/ or engines/. Each file is written whole or not at all.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from oncebench.measure import exit_code
 from oncebench.report.report import numbered
 from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
 from oncebench.report.schema import Report
-from oncebench.report.tables.engines import is_of_spark, lines, markdown
+from oncebench.report.tables.engines import SERIES, by_machine, is_of_spark, lines, markdown
 from peers.command import run
 from peers.headline.plan import ROWS, Row, cells, engine_of
 
@@ -51,10 +51,13 @@ def main(only: str, rounds: int, seed: int, files: tuple[Path, ...], work_dir: P
             exit_code=ExitCode.USAGE,
         )
     if files:
-        click.echo(_text(rows, [report for file in files for _, report in numbered(file)]))
+        stored = [report for file in files for _, report in numbered(file)]
+        if not any(row.has(report) for row in rows for report in stored):
+            raise UserError(f"no report in {', '.join(map(str, files))} is of one of these rows. Give another file")
+        click.echo(_text(rows, stored))
         return
     planned = list(cells(rows, rounds, seed))
-    results = Results(LOCAL, f"headline-{stamp()}")
+    results = Results(LOCAL, f"{SERIES}{stamp()}")
     click.echo(f"{len(planned)} runs, at least {at_least_s(planned) / 60:.0f} min\nreports {results.runs}", err=True)
     failed = FailedRuns()
     reports: list[Report] = []
@@ -77,7 +80,8 @@ def main(only: str, rounds: int, seed: int, files: tuple[Path, ...], work_dir: P
 
 def _text(rows: Sequence[Row], reports: Sequence[Report]) -> str:
     chosen = [report for row in rows for report in reports if row.has(report)]
-    commands = "\n".join(command for line in lines(chosen) for command in line.commands)
+    found = [line for reports in by_machine(chosen).values() for line in lines(reports)]
+    commands = "\n".join(dict.fromkeys(command for line in found for command in line.commands))
     return f"{markdown(chosen)}\nThe runs, each as one command:\n\n{commands}\n"
 
 

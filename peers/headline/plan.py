@@ -18,7 +18,7 @@ from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONC
 from oncebench.lab.engine import SPARK, Engine
 from oncebench.lab.lab import Lab
 from oncebench.report.schema import Report
-from oncebench.report.tables.engines import FLAT_OUT, KILLED, STEADY
+from oncebench.report.tables.engines import FLAT_OUT, KILLED, OURS, SHIPPED, STEADY
 from oncebench.scenario.cell import Cell
 from peers.command import Peer
 from peers.flink.__main__ import FLINK
@@ -54,15 +54,14 @@ class Row:
         return f"{self.engine} {self.guarantee} {self.variant}"
 
 
-_OURS, _SHIPPED = "Spark, our sink", "Spark, its own sink"
 # Flink has the state that is faster for it, on the heap. One interval is Flink's usual one, and one is short. The
 # interval of Streams is the default of exactly-once, so both of its guarantees commit equally often.
 ROWS = (
-    Row(_OURS, AT_MOST_ONCE, "claim"),
-    Row(_OURS, AT_LEAST_ONCE, "acknowledged"),
-    Row(_SHIPPED, AT_LEAST_ONCE, "native"),
-    Row(_OURS, EXACTLY_ONCE, "idempotent"),
-    Row(_OURS, EXACTLY_ONCE, "two-phase"),
+    Row(OURS, AT_MOST_ONCE, "claim"),
+    Row(OURS, AT_LEAST_ONCE, "acknowledged"),
+    Row(SHIPPED, AT_LEAST_ONCE, "native"),
+    Row(OURS, EXACTLY_ONCE, "idempotent"),
+    Row(OURS, EXACTLY_ONCE, "two-phase"),
     Row(FLINK.title, AT_MOST_ONCE, "flink-hashmap-1000ms", FLINK),
     Row(FLINK.title, AT_LEAST_ONCE, "flink-hashmap-1000ms", FLINK),
     Row(FLINK.title, EXACTLY_ONCE, "flink-hashmap-1000ms", FLINK),

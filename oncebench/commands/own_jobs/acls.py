@@ -26,6 +26,7 @@ _FORMS: Mapping[str, tuple[str, str]] = {
     "input": (TOPIC_NAME.pattern, "a topic's name: letters, digits, dots, _ and -"),
     "output": (TOPIC_NAME.pattern, "a topic's name: letters, digits, dots, _ and -"),
     "quarantine": (TOPIC_NAME.pattern, "a topic's name: letters, digits, dots, _ and -"),
+    "group": (r"[A-Za-z0-9._][A-Za-z0-9._-]*", "letters, digits, dots, _ and -"),
     "sink-id": (r"[A-Za-z0-9._][A-Za-z0-9._-]*", "letters, digits, dots, _ and -"),
     "bootstrap-servers": (r"[!-~]+", "HOST:PORT, or several with commas"),
     "command-config": (r"[ -~]*", "a path in printable ASCII"),
@@ -67,7 +68,11 @@ PROGRAMS: Mapping[str, _Choice] = {
     "transactions-list": _Choice(
         ("output", "sink-id"), (), lambda names: OpenTransactions(names["output"], names["sink-id"], ends=False)
     ),
-    "requeue": _Choice(("quarantine", "input"), (), lambda names: Requeue(names["quarantine"], names["input"])),
+    "requeue": _Choice(
+        ("quarantine", "input"),
+        ("group",),
+        lambda names: Requeue(names["quarantine"], names["input"], names.get("group", "")),
+    ),
     "run": _Choice((), (), lambda _: Runs()),
 }
 
@@ -99,6 +104,7 @@ PROGRAMS: Mapping[str, _Choice] = {
     metavar="TOPIC",
     help="Topic for rejected records, if the job has one; for requeue, the topic that it reads.",
 )
+@click.option("--group", metavar="NAME", help="Consumer group of requeue, if you give it one.")
 @click.option("--sink-id", metavar="ID", help="The job's sink_id. Its groups and transactional ids begin with it.")
 @click.option("--bootstrap-servers", metavar="HOST:PORT,..", default=_PLACEHOLDER,
               help="Addresses of your Kafka, for the printed commands.")  # fmt: skip
@@ -112,6 +118,7 @@ def acls(
     input_topic: str | None,
     output: str | None,
     quarantine: str | None,
+    group: str | None,
     sink_id: str | None,
     bootstrap_servers: str,
     command_config: str,
@@ -133,7 +140,7 @@ def acls(
         --bootstrap-servers broker1:9092 | sh
     """
     given = {"guarantee": guarantee, "variant": variant, "input": input_topic, "output": output,
-             "quarantine": quarantine, "sink-id": sink_id}  # fmt: skip
+             "quarantine": quarantine, "group": group, "sink-id": sink_id}  # fmt: skip
     _check_forms({**given, "principal": principal, "bootstrap-servers": bootstrap_servers,
                   "command-config": command_config})  # fmt: skip
     wanted = _made(program, {name: value for name, value in given.items() if value})

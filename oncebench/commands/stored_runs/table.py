@@ -30,7 +30,8 @@ _UNDO = (
     "--publish",
     "published",
     is_flag=True,
-    help="Copy STORED to results/runs/, then write results/index.html and results/tables/ from all reports there.",
+    help="Copy STORED to results/runs/ (a series of several engines to results/engines/), then write "
+    "results/index.html and results/tables/ from all reports there.",
 )
 @click.option(
     "--against",

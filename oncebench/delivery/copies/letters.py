@@ -32,6 +32,7 @@ CUT = "left: cut to fit"
 INCOMPLETE = "left: headers of the original are missing"
 SENT_BEFORE = "passed over: sent before by this group"
 REPEATED = "passed over: the same record twice"
+NOTHING_SENT = "Nothing was sent."
 LEFT = frozenset({NO_COPY, NO_RECORD, CUT, INCOMPLETE})
 
 
@@ -94,7 +95,7 @@ class Letters:
         marks: by partition, the first copy that the group has not dealt with.
 
     Raises:
-        RefusedStart: there is no such topic, or the group belongs to another selection.
+        RefusedStart: there is no such topic, this user lacks a right, or the group belongs to another selection.
         ReadError: Kafka did not answer.
     """
 
@@ -113,12 +114,12 @@ class Letters:
         try:
             self._ends = {at.partition: self.consumer.get_watermark_offsets(at, timeout=LIMIT_S) for at in places}
             marks = committed_offsets(self.consumer, places, LIMIT_S, _closed)
+            for mark in marks:
+                if mark.error is not None:
+                    raise KafkaException(mark.error)
         except KafkaException as error:
             if _closed(error.args[0]):
-                raise RefusedStart(
-                    f"this user may not use the group {selection.group!r}. Nothing was sent. "
-                    f"{advice(['Read'], Resource(GROUP, selection.group))}."
-                ) from error
+                raise group_closed(selection.group, NOTHING_SENT) from error
             raise _silent(topic, error.args[0].str()) from error
         for mark in marks:
             if mark.offset >= 0 and mark.metadata != selection.mark:
@@ -145,9 +146,10 @@ class Letters:
         except KafkaException as error:
             raise _silent(topic, error.args[0].str()) from error
         if described.error is not None:
-            closed = described.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
-            step = advice([operation], Resource(TOPIC, topic)) if closed else otherwise
-            raise RefusedStart(f"topic {topic!r} cannot be used: {described.error.str()}. Nothing was sent. {step}.")
+            step = otherwise
+            if described.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                step = advice([operation], Resource(TOPIC, topic))
+            raise RefusedStart(f"topic {topic!r} cannot be used: {described.error.str()}. {NOTHING_SENT} {step}.")
         return len(described.partitions)
 
     def ends(self) -> dict[int, int]:
@@ -160,6 +162,7 @@ class Letters:
         Copies that an earlier call has left are not repeated.
 
         Raises:
+            RefusedStart: this user may not read the topic.
             ReadError: Kafka did not answer, or records were deleted meanwhile.
         """
         marks, seen = dict(self.marks), set[bytes]()
@@ -198,6 +201,9 @@ class Letters:
             elif error.code() == KafkaError._PARTITION_EOF:
                 if partition in left:  # the end for committed readers may be before the end of the log
                     self._ends[partition] = self._ends[partition][0], min(left.pop(partition), message.offset())
+            elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                step = advice(["Read"], Resource(TOPIC, topic))
+                raise RefusedStart(f"this user may not read topic {topic!r}. {NOTHING_SENT} {step}.")
             elif error.code() == KafkaError._AUTO_OFFSET_RESET:
                 raise ReadError(f"topic {topic}: records were deleted during the call ({error.str()}). Call again.")
             quiet_since = time.monotonic()
@@ -235,6 +241,12 @@ def _record(message: Message, ours: Mapping[str, bytes | None]) -> bytes:
     for part in (*place, ours.get(names.SOURCE_TIMESTAMP), message.key(), message.value()):
         found.update(b"-" if part is None else b"%d:%b" % (len(part), part))
     return found.digest()
+
+
+def group_closed(group: str, sent: str) -> RefusedStart:
+    """The error of a user who may not store offsets of the group; `sent` says what was sent before."""
+    step = advice(["Read"], Resource(GROUP, group))
+    return RefusedStart(f"this user may not use the group {group!r}. {sent} {step}.")
 
 
 def _closed(error: KafkaError) -> bool:

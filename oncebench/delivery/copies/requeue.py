@@ -20,10 +20,10 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from oncebench.delivery.copies import headers as names
 from oncebench.delivery.copies.fitting import record_bytes
-from oncebench.delivery.copies.letters import LIMIT_S, Letter, Letters, Selection, as_number
+from oncebench.delivery.copies.letters import LIMIT_S, NOTHING_SENT, Letter, Letters, Selection, as_number, group_closed
 from oncebench.delivery.copies.topic_limit import BATCH_BYTES, producer_sizes, topic_limit
 from oncebench.delivery.errors import DeliveryFailed, RefusedStart
-from oncebench.kafka_access.acls import TRANSACTIONAL_ID, Resource, advice
+from oncebench.kafka_access.acls import TOPIC, TRANSACTIONAL_ID, Resource, advice
 
 # Copies in a transaction: a second of work at most, far below its time-out.
 MOST_IN_TRANSACTION = 1_000
@@ -76,27 +76,39 @@ class Requeue:
         """Sends what `look` has found.
 
         Raises:
-            RefusedStart: this user may not write in transactions.
+            RefusedStart: this user may not write in transactions, or not store offsets of the group.
             DeliveryFailed: Kafka refused a record or a transaction. Earlier transactions are complete.
         """
         smallest = min((limit for _, limit in self._targets.values()), default=BATCH_BYTES)
         settings = {"transactional.id": self._selection.group, "partitioner": "murmur2_random", "log_level": 2}
         producer = Producer({**self._client, **producer_sizes(smallest), **settings})
         letters = self._letters.read()
+        self._begin(producer)
         try:
-            producer.init_transactions(LIMIT_S)
             while self._transaction(producer, list(islice(letters, MOST_IN_TRANSACTION))):
                 pass
         except KafkaException as error:
+            if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                raise group_closed(self._selection.group, "This transaction was aborted.") from error
+            raise self._failed(error) from error
+
+    def _begin(self, producer: Producer) -> None:
+        try:
+            producer.init_transactions(LIMIT_S)
+        except KafkaException as error:
             if error.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+                step = advice(["Write"], Resource(TRANSACTIONAL_ID, self._selection.group))
                 raise RefusedStart(
-                    f"this user may not write in transactions of the id {self._selection.group!r}. Nothing was sent. "
-                    f"{advice(['Write'], Resource(TRANSACTIONAL_ID, self._selection.group))}."
+                    f"this user may not write in transactions of the id {self._selection.group!r}. {NOTHING_SENT} "
+                    f"{step}."
                 ) from error
-            raise DeliveryFailed(
-                f"group {self._selection.group}: Kafka did not take the records ({error.args[0].str()}). Check that "
-                "the brokers run and that nothing else uses this group, then call again: nothing is sent twice."
-            ) from error
+            raise self._failed(error) from error
+
+    def _failed(self, error: KafkaException) -> DeliveryFailed:
+        return DeliveryFailed(
+            f"group {self._selection.group}: Kafka did not take the records ({error.args[0].str()}). Check that "
+            "the brokers run and that nothing else uses this group, then call again: nothing is sent twice."
+        )
 
     def _transaction(self, producer: Producer, letters: list[Letter]) -> bool:
         """Sends these copies; returns whether there may be more."""
@@ -111,7 +123,7 @@ class Requeue:
                 self._next = self._letters.ends()  # also past copies that were not selected
             producer.flush(LIMIT_S)
             if self._refused:
-                raise DeliveryFailed(f"{self._refused[0]}. None of this transaction's records was sent.")
+                raise DeliveryFailed(f"None of this transaction's records was sent: {self._refused[0]}.")
             marks = [
                 TopicPartition(self._selection.quarantine, partition, offset, self._selection.mark)
                 for partition, offset in self._next.items()
@@ -140,8 +152,10 @@ class Requeue:
 
         def reported(error: KafkaError | None, _message: object) -> None:
             if error is not None:
+                closed = error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+                step = f". {advice(['Write'], Resource(TOPIC, topic))}" if closed else ""
                 self._refused.append(
-                    f"copy {place} of {self._selection.quarantine} does not go to topic {topic}: {error.str()}"
+                    f"copy {place} of {self._selection.quarantine} does not go to topic {topic}: {error.str()}{step}"
                 )
 
         while True:

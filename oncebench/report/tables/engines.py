@@ -2,7 +2,8 @@
 
 A row is an engine under one guarantee. It has three loads: flat out, steady, and killed (`python -m peers.headline`
 makes them). A figure is the median over the rounds, with the lowest and the highest. Lost and duplicated rows are sums
-over all rounds. A missing figure is `-`.
+over all rounds. A missing figure is `-`. Runs of different machines never share a table (`by_machine`). Interrupted
+runs do not count, and a run that has no speed elsewhere has none here.
 """
 
 from __future__ import annotations
@@ -14,13 +15,18 @@ from typing import Any
 
 from oncebench.audit.verdict import Verdict
 from oncebench.lab.engine import SPARK
+from oncebench.report.measures.metrics import has_speed
 from oncebench.report.schema import Report
 from oncebench.report.tables.grid import grid
 
 FLAT_OUT, STEADY, KILLED = "flat out", "steady", "killed"
+_TIMED = (FLAT_OUT, STEADY)
 NONE = "-"
-# The variant that writes with the sink that Spark ships.
-_SHIPPED = "native"
+# How the files and the reports of such a series are named.
+SERIES = "headline-"
+# The suite's own pipeline in words: with our sink, and with the one that Spark ships.
+OURS, SHIPPED = "Spark, our sink", "Spark, its own sink"
+_SHIPPED_VARIANT = "native"
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,22 @@ class Line:
         return self.engine, f"{self.guarantee}, {self.variant}", *self.figures, verdicts
 
 
+def is_of_series(report: Report) -> bool:
+    """Whether the report belongs to a series of `python -m peers.headline`."""
+    return report.get("series", "").startswith(SERIES)
+
+
+def by_machine(reports: Iterable[Report]) -> dict[str, list[Report]]:
+    """The reports that count, by the machine that they ran on, in words."""
+    found: dict[str, list[Report]] = {}
+    for report in reports:
+        if not report.get("interrupted"):
+            facts = report.get("environment", {})
+            cores, cpu = facts.get("cores") or "unknown", facts.get("cpu") or "of unknown kind"
+            found.setdefault(f"{cores} cores, {cpu}", []).append(report)
+    return found
+
+
 def headings(reports: Iterable[Report]) -> tuple[str, ...]:
     """The headings; the rate is that of the steady runs."""
     rates = sorted({report["config"]["rate"] for report in reports if load_of(report) == STEADY})
@@ -74,15 +96,18 @@ def lines(reports: Sequence[Report]) -> Iterator[Line]:
 
 
 def markdown(reports: Sequence[Report]) -> str:
-    """The table in Markdown; empty without a report."""
-    found = [line.cells for line in lines(reports)]
-    return grid([headings(reports), *found], right_from=2) if found else ""
+    """A table per machine in Markdown; empty without a report."""
+    tables = []
+    for machine, found in by_machine(reports).items():
+        table = grid([headings(found), *(line.cells for line in lines(found))], right_from=2)
+        tables.append(f"{machine}:\n\n{table}")
+    return "\n".join(tables)
 
 
 def engine_of(report: Report) -> str:
     """The engine of a report, in words."""
     if is_of_spark(report):
-        return "Spark, its own sink" if report["cell"]["variant"] == _SHIPPED else "Spark, our sink"
+        return SHIPPED if report["cell"]["variant"] == _SHIPPED_VARIANT else OURS
     return _name(report).replace("-", " ").title()
 
 
@@ -104,8 +129,9 @@ def _name(report: Report) -> str:
 
 
 def _figures(reports: Sequence[Report]) -> tuple[str, ...]:
-    fast, steady, killed = ([each for each in reports if load_of(each) == load] for load in (FLAT_OUT, STEADY, KILLED))
-    kills = sum(each["cell"]["random_kills"] for each in killed)
+    fast, steady = ([each for each in reports if load_of(each) == load and has_speed(each)] for load in _TIMED)
+    killed = [each for each in reports if load_of(each) == KILLED]
+    kills = sum(fault["hit"] for each in killed for fault in each["faults"])
     return (
         _spread((each["throughput"]["events_per_s"] for each in fast), "{:,.0f}"),
         _spread(map(_cpu_us, fast), "{:.1f}", " µs"),

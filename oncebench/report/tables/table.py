@@ -21,7 +21,7 @@ from typing import Any
 from oncebench.audit.verdict import Verdict
 from oncebench.report.comparisons.paired import Setting, differing
 from oncebench.report.comparisons.sweep_selection import setting_text
-from oncebench.report.configuration import configuration_of, place_of
+from oncebench.report.configuration import configuration_of, place_of, setting_of
 from oncebench.report.measures.metrics import BY_NAME, field, has_speed, latency
 from oncebench.report.outcome import LIMIT, ORDER, is_healthy, only_tried, outcome_of
 from oncebench.report.replication import replicas_text
@@ -100,14 +100,18 @@ def fault_markdown(reports: Sequence[Report]) -> str:
     "not hit" where a fault did not act.
     """
     points: list[str] = []
-    found: dict[tuple[str, str, str], dict[str, list[Fault]]] = {}
+    found: dict[tuple[tuple[str, str, str], str], dict[str, list[Fault]]] = {}
     for report in reports:
         for fault in report["faults"]:
             point = fault["point"] or "none"
             points += [] if point in points else [point]
-            found.setdefault(configuration_of(report), {}).setdefault(point, []).append(fault)
+            key = configuration_of(report), setting_of(report).text
+            found.setdefault(key, {}).setdefault(point, []).append(fault)
     table = [("sink", "guarantee", "variant", *points)]
-    table += [(*key, *(_damage(found[key].get(point, [])) for point in points)) for key in sorted(found, key=place_of)]
+    table += [
+        (*key[0][:2], key[0][2] + key[1], *(_damage(found[key].get(point, [])) for point in points))
+        for key in sorted(found, key=lambda key: (place_of(key[0]), key[1]))
+    ]
     return grid(table)
 
 

@@ -151,23 +151,25 @@ class OpenTransactions:
 
 @dataclass(frozen=True)
 class Requeue:
-    """`oncebench requeue` with its own group.
+    """`oncebench requeue`.
 
     Attributes:
         quarantine: the topic with rejected records.
         target: the topic that they are sent to.
+        group: the consumer group; empty: the command's own.
     """
 
     quarantine: str
     target: str
+    group: str = ""
 
     @property
     def title(self) -> str:
         return f"oncebench requeue from {self.quarantine} to {self.target}"
 
     def rights(self) -> list[Right]:
-        group, target = group_of(self.quarantine), Resource(TOPIC, self.target)
-        without = "the command does not know the limit of the topic: a record with our header may be too large for it"
+        group, target = self.group or group_of(self.quarantine), Resource(TOPIC, self.target)
+        without = "the command does not know the limit of the topic, which may refuse large records and batches"
         return [
             Right("Read", Resource(TOPIC, self.quarantine), "reads the copies, and stores what was sent"),
             Right("Read", Resource(GROUP, group), "stores what was sent"),

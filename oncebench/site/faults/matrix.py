@@ -3,7 +3,7 @@
 Promise: `none` is a column too: runs without a fault. A cell is the worst of its runs. It adds up the rows that all of
 them lost and duplicated, and names its runs. Its command is that of the worst run, with the cell's own fault alone.
 Interrupted runs are left out, because they were not tested to the end. Probes of a rate are left out too, unless they
-broke the promise. Runs of another workload, or on a cluster, are left out as well. A fault that is in no family of
+broke the promise. Runs with another setting (`Setting`) are left out as well. A fault that is in no family of
 `oncebench.scenario.fault_matrix` is in the family `other`. The data also lists which faults cannot be done to a row.
 """
 

@@ -1,7 +1,7 @@
 """Recovery and random kills as data: the rows of the tables in `report`, each with its runs.
 
 Promise: every count comes from `recovery_table` and `random_kills`. A mark that no fault has is left out.
-Runs of another workload, or on a cluster, are left out too.
+Runs with another setting (`Setting`) are left out too.
 """
 
 from __future__ import annotations

@@ -1,37 +1,42 @@
-// The table of engines. Without a series with other engines, the part is not on the page.
+// The tables of engines, one per machine. Without a series of several engines, the part is not on the page.
 
 function showEngines() {
-  const found = DATA.engines;
-  if (!found) return $("engines").remove();
+  if (!DATA.engines.length) return $("engines").remove();
   put(
     "engines-table",
-    table(
-      "Engines under each guarantee, into Kafka",
-      ["engine, guarantee, variant", ...found.headings, "verdict"],
-      found.rows.map(({ engine, guarantee, variant, figures, verdicts }) => [
-        el(
-          "span",
-          { class: "configuration" },
-          el("strong", {}, engine),
-          el("span", { class: `tag ${guarantee}` }, guarantee),
-          el("span", {}, variant),
-        ),
-        ...figures,
-        verdicts.map(([verdict, codes]) => outcomeTag(verdict, codes)),
-      ]),
-      { sticky: 1, numeric: found.headings.map((_, at) => at + 1) },
-    ),
-    el(
-      "p",
-      { class: "hint" },
-      "Reports: ",
-      found.series.map(({ file, origin }, at) => [at ? "; " : "", el("a", { href: file }, file), ` (${origin})`]),
-    ),
-    el(
-      "details",
-      { class: "numbers" },
-      el("summary", {}, "The commands of these runs"),
-      el("pre", { tabindex: "0" }, found.rows.flatMap((row) => row.commands).join("\n")),
-    ),
+    DATA.engines.flatMap((one) => [
+      table(
+        `Engines under each guarantee, into Kafka, on ${one.machine}`,
+        ["engine, guarantee, variant", ...one.headings, "verdict"],
+        one.rows.map(({ engine, guarantee, variant, figures, verdicts }) => [
+          el(
+            "span",
+            { class: "configuration" },
+            el("strong", {}, engine),
+            el("span", { class: `tag ${guarantee}` }, guarantee),
+            el("span", {}, variant),
+          ),
+          ...figures,
+          verdicts.map(([verdict, codes]) => outcomeTag(verdict, codes)),
+        ]),
+        { sticky: 1, numeric: one.headings.map((_, at) => at + 1) },
+      ),
+      el(
+        "p",
+        { class: "hint" },
+        "Reports: ",
+        one.files.map(({ file, versions }, at) => [
+          at ? "; " : "",
+          el("a", { href: file }, file),
+          ` (version ${versions.join(", ")})`,
+        ]),
+      ),
+      el(
+        "details",
+        { class: "numbers" },
+        el("summary", {}, "The commands of these runs"),
+        el("pre", { tabindex: "0" }, one.rows.flatMap((row) => row.commands).join("\n")),
+      ),
+    ]),
   );
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import cast
 
 import pytest
 
@@ -17,9 +17,14 @@ from oncebench.errors import UserError
 from oncebench.faults import catalogue
 from oncebench.jobs.object_store import ABORTABLE, MANAGER, refuse_unfit_manager, spark_settings
 from oncebench.report.configuration import USUAL, setting_of
+from oncebench.report.schema import Report
+from oncebench.report.tables import fault_matrix, fault_text
+from oncebench.report.tables.table import fault_markdown
+from oncebench.report.titles import title
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import require_possible
 from oncebench.scenario.fault_matrix import chain, rows
+from tests.unit.scenario.test_fault_matrix import fault, report
 
 CELL = Cell("kafka", "exactly-once", "two-phase", checkpoint="s3://bucket/runs")
 
@@ -61,10 +66,14 @@ def test_the_fault_matrix_leaves_out_what_needs_a_folder() -> None:
 
 
 def test_runs_with_another_place_of_the_checkpoint_share_no_table() -> None:
-    report: Any = {"config": CELL.as_json()}
-    assert setting_of(report).text == ", checkpoint in an object store"
-    report["config"]["checkpoint"] = ""
-    assert setting_of(report) == USUAL
+    local = report(fault("mid-write:kill", lost=0))
+    objects = cast("Report", local | {"config": CELL.as_json()})
+    text = fault_text.markdown([local, objects], fault_matrix.cells_of([local, objects]))
+    assert ["kills:" in text, "kills, checkpoint in an object store:" in text] == [True, True]
+    lines = fault_markdown([local, objects]).splitlines()[2:]
+    assert len(lines) == 2
+    assert [setting_of(each) == USUAL for each in (local, objects)] == [True, False]
+    assert title(objects) == f"{title(local)}, checkpoint in an object store"
 
 
 def test_sparks_settings_name_the_store_of_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -9,8 +10,12 @@ from click.testing import CliRunner
 
 from oncebench.errors import UserError
 from oncebench.lab.engine import SPARK
+from oncebench.report.tables import engines
+from oncebench.report.tables.engines import STEADY
 from peers.headline.__main__ import main
 from peers.headline.plan import LOADS, ROWS, Row, cells, engine_of
+from tests import ROOT
+from tests.unit.report.test_engines import report
 
 
 def test_every_row_gets_the_same_loads_and_seeds() -> None:
@@ -53,3 +58,20 @@ def test_a_text_that_matches_no_row_is_refused_with_the_rows() -> None:
     refused = CliRunner().invoke(main, ["--only", "Storm"]).exception
     assert isinstance(refused, UserError)
     assert "Flink exactly-once flink-hashmap-1000ms" in str(refused)
+
+
+def test_stored_reports_are_printed_without_a_run(tmp_path: Path) -> None:
+    published = ROOT / "results" / "engines" / "headline-1.jsonl"
+    done = CliRunner().invoke(main, ["--from", str(published), "--only", "Flink"])
+    assert (done.exit_code, done.stdout.count("| Flink ")) == (0, 4)
+    assert done.stdout.count("python -m peers.flink ") == 4 * len(LOADS)
+    spark = tmp_path / "spark.jsonl"
+    spark.write_text("".join(line for line in published.open() if '"name":"spark"' in line))
+    refused = CliRunner().invoke(main, ["--from", str(spark), "--only", "Flink"]).exception
+    assert "is of one of these rows" in str(refused)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_row_is_named_as_in_the_table(row: Row) -> None:
+    engine = "spark" if row.peer is None else row.peer.name.replace("_", "-")
+    assert engines.engine_of(report(STEADY, row.variant, engine)) == row.engine

@@ -7,14 +7,21 @@ from typing import Any, cast
 import pytest
 
 from oncebench.report.schema import Report
-from oncebench.report.tables.engines import FLAT_OUT, KILLED, STEADY, headings, is_of_spark, lines, markdown
+from oncebench.report.tables.engines import FLAT_OUT, KILLED, STEADY, by_machine, headings, is_of_spark, lines, markdown
 
 CONFIGS: dict[str, dict[str, Any]] = {FLAT_OUT: {"rate": "max"}, STEADY: {"rate": 3000.0}, KILLED: {"rate": 1000.0}}
 
 
 def report(load: str, variant: str = "two-phase", engine: str = "spark", **more: Any) -> Report:
+    kills = [{"hit": True, "fault": "random:kill"}] * 3
     made = {
-        "cell": {"guarantee": "exactly-once", "variant": variant, "random_kills": 3 if load == KILLED else 0},
+        "faults": kills if load == KILLED else [],
+        "cell": {
+            "sink": "kafka",
+            "guarantee": "exactly-once",
+            "variant": variant,
+            "random_kills": 3 if load == KILLED else 0,
+        },
         "config": CONFIGS[load],
         "environment": {"engine": {"name": engine, "settings": {}}},
         "verdict": "kept",
@@ -93,3 +100,23 @@ def test_the_heading_has_the_rate_of_the_steady_runs() -> None:
     assert "p50 at 3,000/s" in headings([report(STEADY), report(FLAT_OUT)])
     assert "p50, steady" in headings([report(FLAT_OUT)])
     assert markdown([]) == ""
+
+
+def test_interrupted_and_late_runs_count_for_nothing() -> None:
+    late = report(STEADY, generator={"lateness_ms": {"p99": 60_000.0}}, latency_ms={"p50": 9_000.0, "p99": 9_000.0})
+    wrong = report(FLAT_OUT, verdict="broken", broken_by=["DUP"], throughput={"events_per_s": 1.0})
+    made = line(report(STEADY), late, report(FLAT_OUT), wrong)
+    assert (made[2], made[4], made[-1]) == ("80,000", "300 ms", "broken (DUP)")
+    assert by_machine([report(STEADY, interrupted=True)]) == {}
+
+
+def test_only_kills_that_happened_count() -> None:
+    missed = {"hit": False, "fault": "random:kill"}
+    assert line(report(KILLED, faults=[{**missed, "hit": True}, missed, missed]))[7] == "1 times"
+
+
+def test_each_machine_has_a_table_of_its_own() -> None:
+    one, other = ({"cores": 2, "cpu": cpu} for cpu in ("A", "B"))
+    reports = [report(STEADY, environment=one), report(STEADY, environment=other)]
+    assert list(by_machine(reports)) == ["2 cores, A", "2 cores, B"]
+    assert markdown(reports).count("exactly-once, two-phase") == 2

@@ -1,4 +1,4 @@
-"""The page and its tables: all from runs/, nothing else loaded, size bounded."""
+"""The page and its tables: all from the stored reports, nothing else loaded, size bounded."""
 
 from __future__ import annotations
 
@@ -197,23 +197,56 @@ def test_added_file_may_grow_but_not_change(tmp_path: Path) -> None:
 
 def test_a_series_with_other_engines_has_a_table_of_its_own(tmp_path: Path) -> None:
     folder = sample_reports.write(tmp_path, made := some())
-    flink = {**made[0], "run": "ob-flink", "environment": {**made[0]["environment"], "engine": {"name": "flink"}}}
+    spark = {**made[0], "run": "ob-spark", "series": "headline-1"}
+    flink = {**spark, "run": "ob-flink", "environment": {**made[0]["environment"], "engine": {"name": "flink"}}}
     mine = tmp_path / "headline.jsonl"
-    mine.write_text(json.dumps(flink) + "\n" + json.dumps({**made[0], "run": "ob-spark"}) + "\n")
+    mine.write_text(json.dumps(flink) + "\n" + json.dumps(spark) + "\n")
     assert take_in([mine], folder) == [folder / "engines" / "headline.jsonl"]
     assert len(stored_in(folder)) == len(made), "no figure of the suite's own tables is from it"
     written = write.publish(folder)
     assert folder / "tables" / "engines.md" in written
-    shown = read((folder / "data.js").read_text())["engines"]
+    (shown,) = read((folder / "data.js").read_text())["engines"]
     assert [row["engine"] for row in shown["rows"]] == ["Flink", "Spark, our sink"]
     assert shown["rows"][0]["commands"] == [flink["reproduce"]]
-    assert [each["file"] for each in shown["series"]] == ["engines/headline.jsonl"]
+    assert [each["file"] for each in shown["files"]] == ["engines/headline.jsonl"]
+
+
+def test_a_run_in_two_files_is_refused(tmp_path: Path) -> None:
+    folder = sample_reports.write(tmp_path / "results", made := some())
+    for name, series in (("runs.jsonl", "cost-1"), ("engines.jsonl", "headline-1")):
+        (tmp_path / name).write_text(json.dumps({**made[0], "run": "ob-once", "series": series}) + "\n")
+    both = [tmp_path / "runs.jsonl", tmp_path / "engines.jsonl"]
+    with pytest.raises(UserError, match="would count twice"):
+        take_in(both, folder)
+    take_in(both[:1], folder)
+    with pytest.raises(UserError, match=r"already in .*runs/runs\.jsonl"):
+        take_in(both[1:], folder)
+    assert not (folder / "engines").exists()
+
+
+def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
+    for number, name in enumerate(("a", "b")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine.jsonl").write_text(json.dumps({**some()[0], "run": f"ob-{number}"}) + "\n")
+    with pytest.raises(UserError, match="have the same name"):
+        take_in([tmp_path / "a" / "mine.jsonl", tmp_path / "b" / "mine.jsonl"], tmp_path / "results")
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_folder_gives_its_series_of_engines_too(tmp_path: Path) -> None:
+    mine, made = tmp_path / "mine", some()
+    (mine / "engines").mkdir(parents=True)
+    (mine / "engines" / "e.jsonl").write_text(json.dumps({**made[0], "run": "ob-e", "series": "headline-1"}) + "\n")
+    sample_reports.write(mine, made)
+    taken = take_in([mine], tmp_path / "results")
+    assert tmp_path / "results" / "engines" / "e.jsonl" in taken
+    assert len(taken) > 1
 
 
 def test_a_page_without_other_engines_has_no_table_of_them(tmp_path: Path) -> None:
     folder = sample_reports.write(tmp_path, some())
     assert folder / "tables" / "engines.md" not in write.publish(folder)
-    assert read((folder / "data.js").read_text())["engines"] is None
+    assert read((folder / "data.js").read_text())["engines"] == []
 
 
 def test_publish_command_adds_given_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

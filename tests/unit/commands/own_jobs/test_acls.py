@@ -18,7 +18,8 @@ from tests import ROOT
 PLAN = "kafka-acls.sh --bootstrap-server b1:9092 --add --allow-principal User:orders"
 JOB = ("--principal", "User:orders", "--input", "orders", "--sink-id", "o-1")
 INTO_KAFKA = (*JOB, "--output", "checked", "--guarantee")
-NAMES = {"input": "orders", "output": "checked", "quarantine": "bad", "sink-id": "o-1", "guarantee": "exactly-once"}
+NAMES = {"input": "orders", "output": "checked", "quarantine": "bad", "sink-id": "o-1", "guarantee": "exactly-once",
+         "group": "again"}  # fmt: skip
 EVERY, REFUSED = "every guarantee", "the start is refused"
 
 
