@@ -137,20 +137,16 @@ def job(secured: Secured, lab: Lab) -> str:
     """The job of examples/, with the lines of the page that reach a secured Kafka."""
     block = re.search(r"```python\n(from oncebench\.jobs import KafkaAccess.*?)```", PAGE, re.DOTALL)
     assert block is not None
-    _, access, orders, sink, _ = [line for line in block[1].splitlines() if line]
+    _, access, source, orders, sink, _ = [line for line in block[1].splitlines() if line]
     spark = lab.spark(())
     classes = os.pathsep.join([*spark["driver_jars"], *spark["jars"]])
     text = (ROOT / "examples" / "orders_to_kafka.py").read_text()
     text = text.replace("import KafkaSink", "import KafkaAccess, KafkaSink")
     text = re.sub(r'\.config\("spark\.jars\.packages", [^)]*\)',
                   lambda _: f'.config("spark.driver.extraClassPath", {classes!r})', text)  # fmt: skip
-    text = re.sub(r"orders = \(.*?\n\)\n", lambda _: f"{access}\n{_from_the_start(orders)}\n", text, flags=re.DOTALL)
+    text = re.sub(r"orders = \(.*?\n\)\n", lambda _: f"{access}\n{source}\n{orders}\n", text, flags=re.DOTALL)
     text = re.sub(r"sink = KafkaSink\(.*\)", lambda _: sink, text)
     return text.replace("broker1:9093", secured.servers())
-
-
-def _from_the_start(orders: str) -> str:
-    return orders.replace('.option("subscribe"', '.option("startingOffsets", "earliest").option("subscribe"')
 
 
 def start(folder: Path, lab: Lab, number: int) -> Child:
