@@ -178,6 +178,22 @@ def test_a_command_names_the_right_that_is_missing(
     named(said, lacks)
 
 
+@pytest.mark.parametrize("at", range(len(needed(Requeue("T", "T-back")))))
+def test_requeue_names_a_right_also_if_the_user_may_describe_the_resource(
+    guarded: Guarded, tmp_path: Path, at: int
+) -> None:
+    case = case_of(guarded, tmp_path)
+    rights = needed(USES["requeue"].program(case.topic))
+    lacks = rights[at]
+    rights[at] = Right("Describe", lacks.on, lacks.why)
+    guarded.grant(case.user, rights)
+    began = time.monotonic()
+    done, said = USES["requeue"].try_(case)
+    print(f"requeue with only Describe on {lacks.on}: {time.monotonic() - began:.1f} s\n{said}")
+    assert not done, said
+    named(said, lacks)
+
+
 def test_a_transaction_that_kafka_failed_to_end_needs_alter_on_the_cluster(guarded: Guarded, tmp_path: Path) -> None:
     world = World(guarded.broker)
     world.ends(commit=True)
