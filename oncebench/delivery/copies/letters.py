@@ -114,9 +114,6 @@ class Letters:
         try:
             self._ends = {at.partition: self.consumer.get_watermark_offsets(at, timeout=LIMIT_S) for at in places}
             marks = committed_offsets(self.consumer, places, LIMIT_S, _closed)
-            for mark in marks:
-                if mark.error is not None:
-                    raise KafkaException(mark.error)
         except KafkaException as error:
             if _closed(error.args[0]):
                 raise group_closed(selection.group, NOTHING_SENT) from error

@@ -23,27 +23,14 @@ from oncebench.delivery.contract import OVERWRITTEN, Mark
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.failures.kafka import MEMBERS, named, of_error
 from oncebench.kafka_repair.addresses import RECOVERY
-from oncebench.kafka_repair.committed import committed_offsets
+from oncebench.kafka_repair.committed import PAUSE_S, RETRIABLE, committed_offsets
 from oncebench.sinks.kafka.names import Names
 
 _log = logging.getLogger(__name__)
 # As long as a commit retries (oncebench.sinks.kafka.sink): reading a marker is never the strictest step of a batch.
 LIMIT_S = 60.0
-PAUSE_S = 0.05
 # Markers are read in parallel, each by its own client: a start with some partitions takes as long as with one.
 READ_THREADS = 8
-# UNSTABLE_OFFSET_COMMIT: a transaction that contains offsets of this group has not ended yet.
-RETRIABLE = frozenset(
-    {
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.UNSTABLE_OFFSET_COMMIT,
-        KafkaError.NOT_ENOUGH_REPLICAS,
-        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        KafkaError.REQUEST_TIMED_OUT,
-    }
-)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 
 from oncebench.cli import cli
-from oncebench.delivery.errors import ReadError, RefusedStart
+from oncebench.delivery.errors import DeliveryFailed, ReadError, RefusedStart
 from oncebench.delivery.quarantine import FIELDS, Quarantine
 from oncebench.errors import UserError
 from oncebench.jobs import transactions
@@ -35,6 +35,7 @@ from tests.small_job import PARTITIONS, SmallJob
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 LIMIT_S = 240  # a job of the test imports Spark, which takes a minute on a busy machine
 Outcome = tuple[bool, str]
+SAID = (UserError, RefusedStart, DeliveryFailed)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +68,7 @@ class Case:
         conf = str(self.guarded.file(self.folder, self.user))
         place = ("--bootstrap-servers", self.guarded.servers, "--kafka-conf", conf)
         result = CliRunner().invoke(cli, [*words, *place])
-        said = str(result.exception) if isinstance(result.exception, (UserError, RefusedStart)) else ""
+        said = str(result.exception) if isinstance(result.exception, SAID) else ""
         return result.exit_code == 0, f"{result.output}{said}"
 
     def ends(self, asked: str, *more: str) -> Outcome:
