@@ -16,7 +16,7 @@ from oncebench.measure import exit_code
 from oncebench.report.report import numbered
 from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
 from oncebench.report.schema import Report
-from oncebench.report.tables.engines import SERIES, by_machine, is_of_spark, lines, markdown
+from oncebench.report.tables.engines import SERIES, by_machine, is_of_series, is_of_spark, lines, markdown
 from peers.command import run
 from peers.headline.plan import ROWS, Row, cells, engine_of
 
@@ -51,9 +51,10 @@ def main(only: str, rounds: int, seed: int, files: tuple[Path, ...], work_dir: P
             exit_code=ExitCode.USAGE,
         )
     if files:
-        stored = [report for file in files for _, report in numbered(file)]
+        stored = [report for file in files for _, report in numbered(file) if is_of_series(report)]
         if not any(row.has(report) for row in rows for report in stored):
-            raise UserError(f"no report in {', '.join(map(str, files))} is of one of these rows. Give another file")
+            where = ", ".join(map(str, files))
+            raise UserError(f"no report in {where} is of these rows and of this command. Give a file {SERIES}*.jsonl")
         click.echo(_text(rows, stored))
         return
     planned = list(cells(rows, rounds, seed))

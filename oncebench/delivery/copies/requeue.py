@@ -27,6 +27,9 @@ from oncebench.kafka_access.acls import TOPIC, TRANSACTIONAL_ID, Resource, advic
 
 # Copies in a transaction: a second of work at most, far below its time-out.
 MOST_IN_TRANSACTION = 1_000
+# What the client reports for the records of a transaction that has failed. The reason is the transaction's error.
+_PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
+_ABORTED = "This transaction was aborted."
 # The beginning of an outcome that is a target.
 TO = "to "
 
@@ -50,6 +53,7 @@ class Requeue:
         self._next = dict(self._letters.marks)
         self._targets: dict[str, tuple[int, int]] = {}  # by topic: its partitions, and its limit in bytes
         self._refused: list[str] = []
+        self._purged = False
 
     def __enter__(self) -> Requeue:
         return self
@@ -76,7 +80,7 @@ class Requeue:
         """Sends what `look` has found.
 
         Raises:
-            RefusedStart: this user may not write in transactions, or not store offsets of the group.
+            RefusedStart: this user lacks a right.
             DeliveryFailed: Kafka refused a record or a transaction. Earlier transactions are complete.
         """
         smallest = min((limit for _, limit in self._targets.values()), default=BATCH_BYTES)
@@ -89,7 +93,11 @@ class Requeue:
                 pass
         except KafkaException as error:
             if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-                raise group_closed(self._selection.group, "This transaction was aborted.") from error
+                raise group_closed(self._selection.group, _ABORTED) from error
+            if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                steps = "; ".join(advice(["Write"], Resource(TOPIC, topic)) for topic in self._targets)
+                names = ", ".join(map(repr, self._targets))
+                raise RefusedStart(f"this user may not write to topic {names}. {_ABORTED} {steps}.") from error
             raise self._failed(error) from error
 
     def _begin(self, producer: Producer) -> None:
@@ -129,7 +137,9 @@ class Requeue:
                 for partition, offset in self._next.items()
             ]
             group = self._letters.consumer.consumer_group_metadata()
-            producer.send_offsets_to_transaction(marks, group, LIMIT_S)
+            producer.send_offsets_to_transaction(marks, group, LIMIT_S)  # raises why records were purged
+            if self._purged:
+                raise DeliveryFailed("Kafka's client has dropped records of this transaction. None of them was sent.")
             producer.commit_transaction(LIMIT_S)
         except BaseException:
             with suppress(KafkaException):  # the broker then aborts it after its time-out
@@ -152,10 +162,11 @@ class Requeue:
 
         def reported(error: KafkaError | None, _message: object) -> None:
             if error is not None:
-                closed = error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
-                step = f". {advice(['Write'], Resource(TOPIC, topic))}" if closed else ""
+                if error.code() in _PURGED:
+                    self._purged = True
+                    return
                 self._refused.append(
-                    f"copy {place} of {self._selection.quarantine} does not go to topic {topic}: {error.str()}{step}"
+                    f"copy {place} of {self._selection.quarantine} does not go to topic {topic}: {error.str()}"
                 )
 
         while True:

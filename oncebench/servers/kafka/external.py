@@ -35,7 +35,7 @@ def external(access: KafkaAccess) -> Kafka:
     if all(failures):
         raise MissingEnvironment(
             f"no Kafka can be reached at {servers} ({failures[0]}). Check that it runs and that this machine "
-            "can reach that address. Without --bootstrap-servers the suite starts its own broker"
+            "can reach that address"
         )
     if is_secured(access.client) and (refusal := why_refused(access.client, deadline - time.monotonic())):
         raise UserError(f"Kafka at {servers}: {refusal.why}")
