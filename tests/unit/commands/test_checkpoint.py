@@ -35,6 +35,8 @@ def test_a_cell_may_have_its_checkpoint_in_an_object_store() -> None:
     check_checkpoint(replace(CELL, checkpoint="", master="spark://host:7077", faults=("after-commit:roll-back",)))
     assert "--checkpoint s3://bucket/runs" in CELL.reproduce()
     assert CELL.title == "kafka exactly-once two-phase, healthy, checkpoint in an object store"
+    many = replace(CELL, faults=("after-commit:kill@after=2",) * 9)
+    assert many.brief == "kafka exactly-once two-phase, 9 faults, checkpoint in an object store"
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,16 @@ def test_a_principal_with_blanks_and_a_login_stay_one_word_each() -> None:
     assert command[command.index("--command-config") + 1] == "my admin.conf"
 
 
+def test_requeue_reads_the_quarantine_and_writes_the_other_topic_in_its_group() -> None:
+    asked = ("--for", "requeue", "--principal", "User:orders", "--quarantine", "bad", "--input", "orders")
+    for more, group in (((), "bad.requeue"), (("--group", "again"), "again")):
+        granted = [line.split("User:orders ")[1] for line in printed(*asked, *more) if line.startswith("kafka")]
+        assert granted == [
+            "--operation Read --topic bad", f"--operation Read --group {group}",
+            f"--operation Write --transactional-id {group}", "--operation Write --topic orders",
+        ]  # fmt: skip
+
+
 def test_a_job_into_another_sink_only_reads_its_input() -> None:
     lines = printed(*JOB)
     assert [line.split("User:orders ")[1] for line in lines if line.startswith("kafka")] == [
