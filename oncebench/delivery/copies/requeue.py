@@ -96,8 +96,9 @@ class Requeue:
                 raise group_closed(self._selection.group, _ABORTED) from error
             if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 steps = "; ".join(advice(["Write"], Resource(TOPIC, topic)) for topic in self._targets)
-                names = ", ".join(map(repr, self._targets))
-                raise RefusedStart(f"this user may not write to topic {names}. {_ABORTED} {steps}.") from error
+                which = "topic " if len(self._targets) == 1 else "one of the topics "
+                which += ", ".join(map(repr, self._targets))
+                raise RefusedStart(f"this user may not write to {which}. {_ABORTED} {steps}.") from error
             raise self._failed(error) from error
 
     def _begin(self, producer: Producer) -> None:

@@ -170,7 +170,7 @@ def read(client: Mapping[str, Any], group: str, topic: str, stable: bool = True)
     """
     consumer = member_of(client, group, stable)
     try:
-        (found,) = _answered(lambda: committed_offsets(consumer, [TopicPartition(topic, 0)], LIMIT_S, _refuses))
+        (found,) = committed_offsets(consumer, [TopicPartition(topic, 0)], LIMIT_S, _refuses)
     finally:
         consumer.close()
     return Noted(found.offset, found.metadata or "") if found.offset >= 0 else None
