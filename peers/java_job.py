@@ -20,6 +20,7 @@ from oncebench.downloads.cache import cache_dir, locked
 from oncebench.downloads.java import Java
 from oncebench.downloads.maven import artifacts, jars
 from oncebench.errors import MissingEnvironment
+from oncebench.processes.temporary import emptied, jvm_option
 from pipeline.config import PipelineConfig
 
 _LOG = logging.getLogger(__name__)
@@ -113,10 +114,14 @@ class JavaJob:
 def start(
     command: Sequence[str], name: str, settings_of: Callable[[PipelineConfig], dict[str, Any]], config: PipelineConfig
 ) -> list[str]:
-    """Writes an attempt's settings as `name`.json into its run folder; returns the attempt's command."""
+    """Writes an attempt's settings as `name`.json into its run folder; returns the attempt's command.
+
+    The attempt's temporary files are below the run folder, too.
+    """
     path = config.record / f"{name}.json"
     path.write_text(json.dumps(settings_of(config), indent=1))
-    return [*command, str(path)]
+    java, *rest = command
+    return [java, jvm_option(emptied(config.record / "tmp")), *rest, str(path)]
 
 
 def shared_settings(config: PipelineConfig) -> dict[str, Any]:

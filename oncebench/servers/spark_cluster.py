@@ -28,6 +28,7 @@ from oncebench.errors import ExitCode, MissingEnvironment, UserError
 from oncebench.processes import child as process
 from oncebench.processes.child import Child
 from oncebench.processes.ports import LOOPBACK, free_ports
+from oncebench.processes.temporary import emptied, jvm_option
 from oncebench.servers.spark_executors import executors_among
 
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -172,17 +173,19 @@ def start_spark_cluster(
 
 def start(java: Java, kind: str, arguments: list[str], folder: Path) -> Child:
     """Starts a master or a worker, with an environment of its own."""
-    for name in ("conf", "home", "tmp"):
+    for name in ("conf", "home"):
         (folder / name).mkdir(parents=True, exist_ok=True)
+    temporary = emptied(folder / "tmp")
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(folder / "home"),
-        "TMPDIR": str(folder / "tmp"),
+        "TMPDIR": str(temporary),
         "JAVA_HOME": str(java.home),
         "SPARK_HOME": str(SPARK_HOME),
         "SPARK_CONF_DIR": str(folder / "conf"),
         "SPARK_LOCAL_IP": LOOPBACK,
-        "SPARK_LOCAL_DIRS": str(folder / "tmp"),
+        "SPARK_LOCAL_DIRS": str(temporary),
+        "JDK_JAVA_OPTIONS": f'"{jvm_option(temporary)}"',  # also for the executors, which inherit it
         "SPARK_DAEMON_MEMORY": "256m",  # a master and a worker keep little: names and states
     }
     main = f"org.apache.spark.deploy.{kind.lower()}.{kind}"

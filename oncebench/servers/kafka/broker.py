@@ -22,6 +22,7 @@ from oncebench.kafka_access.access import KafkaAccess
 from oncebench.processes import child
 from oncebench.processes.child import Child
 from oncebench.processes.ports import LOOPBACK, free_ports, is_free
+from oncebench.processes.temporary import emptied, jvm_option
 from oncebench.servers.kafka.class_archive import StartFiles, make_data_folder, start_files
 from oncebench.servers.kafka.external import external
 from oncebench.servers.kafka.process import PortTakenError, command, is_serving, wait_until_serving
@@ -67,7 +68,8 @@ class KafkaBroker(Kafka):
         self.data = settings.data
         folder = settings.data.parent
         properties = folder / "server.properties"
-        flags = (*files.flags, f"-Xmx{heap_mb}m", *_JVM)
+        self._temporary = work_dir / "tmp" / self.log.stem  # outside the data's disk, which a fault may fill
+        flags = (*files.flags, f"-Xmx{heap_mb}m", *_JVM, jvm_option(self._temporary))
         with disk_errors(work_dir):
             self.cluster_id = make_data_folder(settings.data, files, settings.node, cluster_id)
             properties.write_text(settings.properties(), "utf-8")
@@ -102,6 +104,7 @@ class KafkaBroker(Kafka):
             self._child.kill_session()  # it died by itself, and must be reaped before the next start
         self._has_served = False
         self._log_offset = self.log.stat().st_size if self.log.exists() else 0
+        emptied(self._temporary)
         self._child = child.start("the Kafka broker", self._command, self.log)
 
     @property

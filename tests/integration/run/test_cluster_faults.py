@@ -41,3 +41,5 @@ def test_exactly_once_survives_dead_tasks_executors_and_machines(tmp_path: Path,
     assert events.count("spark-worker-replaced") == 2
     assert events.count("executor-killed") == 2
     assert "nemesis-idle" not in events
+    # Killed executors leave native code, and none of it in the system's temporary folder.
+    assert list((tmp_path / "run").glob("spark/worker-*/tmp/librocksdbjni*"))

@@ -43,10 +43,12 @@ def gone(pid: int) -> bool:
     return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
-def write(servers: str, topic: str, values: list[bytes]) -> None:
+def write(servers: str, topic: str, values: list[bytes], compression: str = "none") -> None:
     """Writes `values` to partition 0 and waits until all are acknowledged."""
     failed: list[object] = []
-    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "log_level": 0})
+    producer = Producer(
+        {"bootstrap.servers": servers, "enable.idempotence": True, "compression.type": compression, "log_level": 0}
+    )
     for value in values:
         producer.produce(
             topic, value, partition=0, on_delivery=lambda error, _: failed.append(error) if error else None
@@ -153,6 +155,17 @@ def test_a_killed_broker_restarts_on_its_ports_with_every_acknowledged_record(ka
     assert kafka_own.ports == before
     assert kafka_own.pid != pid
     assert read(kafka_own.bootstrap_servers, topic, len(values)) == values
+
+
+def test_a_restart_removes_the_temporary_files_of_a_killed_broker(kafka_own: KafkaBroker) -> None:
+    def unpacked() -> list[Path]:
+        return list(kafka_own.log.parents[1].glob("tmp/kafka/liblz4-java*"))
+
+    write(kafka_own.bootstrap_servers, kafka_own.fresh_topic("in", 1), [b"x" * 1000], "lz4")
+    assert unpacked()  # to check a compressed batch, the broker loads native code
+    kafka_own.kill()
+    kafka_own.restart()
+    assert not unpacked()
 
 
 def test_a_paused_broker_does_not_answer_until_it_is_resumed(kafka_own: KafkaBroker) -> None:

@@ -9,8 +9,9 @@ import pytest
 from oncebench.downloads.java import Java
 from oncebench.errors import MissingEnvironment
 from peers.flink.settings import JOB
-from peers.java_job import JavaJob
+from peers.java_job import JavaJob, start
 from peers.kafka_streams.settings import JOB as STREAMS
+from pipeline.config import PipelineConfig
 
 
 def java(home: Path, compiler: str | None) -> Java:
@@ -44,3 +45,13 @@ def test_the_job_is_compiled_once_and_whole(job: JavaJob, tmp_path: Path, monkey
     # The one job is not compiled with the other's sources.
     assert ("/flink/java/" in command, "/kafka_streams/java/" in command) == (job is JOB, job is STREAMS)
     assert [path.name for path in (tmp_path / "cache").iterdir() if path.name.startswith(f".{job.name}-")] == []
+
+
+def test_an_attempts_temporary_files_stay_in_its_run_folder(tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "tmp" / "librocksdbjni.so").touch()  # of an attempt that was killed
+    config = PipelineConfig("", "", {}, "", "", "", "", "", tmp_path, tmp_path)
+    assert start(["java", "Job"], "flink", lambda _: {}, config) == [
+        "java", f"-Djava.io.tmpdir={tmp_path}/tmp", "Job", f"{tmp_path}/flink.json",
+    ]  # fmt: skip
+    assert list((tmp_path / "tmp").iterdir()) == []
