@@ -188,8 +188,11 @@ def _throughput(report: Report) -> list[str]:
 
 def _latency(report: Report) -> list[str]:
     n, longest = report["latency_ms"]["n"], report["latency_ms"]["max"]
-    if not n or longest is None or flat_out(report):
+    if flat_out(report):
         return []
+    if not n or longest is None:
+        late = f"no session ended after the warm-up of {report['config']['warmup_s']:g} s"
+        return [f"  latency     not measured: {late} (give more load, or --warmup 0)"]
     found = {name: latency(name)(report) for name in _QUANTILES}
     figures = [f"{name} {_number(ms)}" for name, ms in found.items() if ms is not None]
     figures.append(f"max {_number(longest)}")

@@ -183,9 +183,11 @@ _STEPS: Mapping[Decision, str] = {
 
 @contextmanager
 def _opened(request: Request) -> Iterator[LeftOpen]:
-    kafka: Mapping[str, str] = {} if request.kafka is None else external(request.kafka).access.client
+    kafka: Mapping[str, str] = {} if request.kafka is None else request.kafka.client
     try:
         owner = _owner(request, kafka)
+        if request.kafka is not None:
+            external(request.kafka)
         with (
             kafka_answers(kafka.get("bootstrap.servers", ""), owner.settings),
             closing(LeftOpen(owner)) as left,

@@ -148,6 +148,7 @@ def test_an_unmeasured_figure_has_no_line() -> None:
     text = summary(
         report(
             throughput={"events_per_s": None},
+            config={"rate": "max"},
             latency_ms={**nothing, "n": 0},
             batches={"trigger_ms": None},
             checkpoint={"share_of_batch": None},
@@ -158,6 +159,13 @@ def test_an_unmeasured_figure_has_no_line() -> None:
     )
     assert not any(f"  {name} " in text for name in SPEEDS)
     assert " - " not in text
+
+
+def test_a_load_within_its_warm_up_says_why_it_has_no_latency() -> None:
+    nothing = {**dict.fromkeys(("p50", "p95", "p99", "p999", "max")), "n": 0}
+    reported = lines(report(config={"warmup_s": 3.0}, latency_ms=nothing))
+    expected = "not measured: no session ended after the warm-up of 3 s (give more load, or --warmup 0)"
+    assert reported["latency"] == expected
 
 
 def test_a_sink_without_times_has_no_dashes() -> None:

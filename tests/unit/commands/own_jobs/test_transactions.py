@@ -59,6 +59,10 @@ def test_a_variant_without_open_transactions_says_so(tmp_path: Path) -> None:
             ("list", "--output", "o", "--checkpoint", "no-such-folder"),
             "no-such-folder/journal/identity.json",
         ),
+        (
+            (*("list", "--output", "o", "--checkpoint", "no-such-folder"), "--bootstrap-servers", "127.0.0.1:1"),
+            "no-such-folder/journal/identity.json",
+        ),
         (("list", "--output", "o", "--sink", "kafak", "--sink-id", "a"), "there is no sink 'kafak'"),
         (("list", "--output", "o", "--sink", "kafka", "--sink-id", "a"), "Give it as --bootstrap-servers"),
         (("list", "--output", "o", "--sink", "postgres", "--sink-id", "a"), f"{VARIABLE} is not set"),
