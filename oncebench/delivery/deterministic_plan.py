@@ -76,7 +76,7 @@ def _tasks_by_key(node: Any, partitions: int) -> int | None:
     """
     name = node.nodeName()
     below = [child for child in _each(node.children()) if child.isStreaming()]
-    if name in _BY_PLACE:
+    if name in _BY_PLACE or (name == "Sort" and getattr(node, "global")()):  # a global sort is by range: of a sample
         return None
     if name == "RepartitionByExpression":
         by = _each(node.partitionExpressions())

@@ -35,6 +35,8 @@ SPARK_HOME = Path(pyspark.__file__).parent
 # A JVM starts in some seconds on idle cores; three took more than 180 s on busy ones.
 START_LIMIT_S = 600.0
 _POLL_S = 0.05
+# As the pipeline's own JVM (pipeline/spark/session.py): a cluster of the suite runs for minutes.
+_JVM = "-XX:+UseParallelGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 # One executor with Spark's default memory fits into a worker.
 WORKER_MEMORY = "1g"
 
@@ -185,7 +187,7 @@ def start(java: Java, kind: str, arguments: list[str], folder: Path) -> Child:
         "SPARK_CONF_DIR": str(folder / "conf"),
         "SPARK_LOCAL_IP": LOOPBACK,
         "SPARK_LOCAL_DIRS": str(temporary),
-        "JDK_JAVA_OPTIONS": f'"{jvm_option(temporary)}"',  # also for the executors, which inherit it
+        "JDK_JAVA_OPTIONS": f'{_JVM} "{jvm_option(temporary)}"',  # also for the executors, which inherit it
         "SPARK_DAEMON_MEMORY": "256m",  # a master and a worker keep little: names and states
     }
     main = f"org.apache.spark.deploy.{kind.lower()}.{kind}"

@@ -29,6 +29,7 @@ STABLE: dict[str, Query] = {
     "repartitioned round-robin, then by a column": lambda rows: rows.repartition(4).repartition(2, "value"),
     "a union of rows that are repartitioned alike": lambda rows: by_value(rows, 2).union(by_value(rows, 2)),
     "repartitioned, then joined with a table": lambda rows: rows.repartition(2, "value").join(table(rows), "value"),
+    "repartitioned, then sorted in each task": lambda rows: by_value(rows, 2).sortWithinPartitions("timestamp"),
     "repartitioned by a column, with a random one": lambda rows: random(rows).repartition(2, "value"),
     "repartitioned by random, then by a column": lambda rows: rows.repartition(2, f.rand()).repartition(2, "value"),
     "deduplicated by a column, with a random one": lambda rows: random(rows).dropDuplicates(["value", "timestamp"]),
@@ -44,6 +45,7 @@ UNSTABLE: dict[str, Query] = {
     "repartitioned by a column, then coalesced": lambda rows: by_value(rows, 4).coalesce(2),
     "counted, then round-robin": lambda rows: rows.groupBy("timestamp").count().repartition(2),
     "counted, then by range": lambda rows: rows.groupBy("timestamp").count().repartitionByRange(2, "count"),
+    "counted, then sorted": lambda rows: rows.groupBy("timestamp").count().orderBy("count"),
     "a union with unchanged rows": lambda rows: rows.repartition(2, "value").union(rows),
 }
 RANDOM: dict[str, Query] = {
