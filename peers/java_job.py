@@ -10,14 +10,14 @@ import hashlib
 import json
 import logging
 import subprocess
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oncebench.downloads.cache import cache_dir, locked
+from oncebench.downloads.cache import cache_dir
 from oncebench.downloads.java import Java
+from oncebench.downloads.made_once import made_once
 from oncebench.downloads.maven import artifacts, jars
 from oncebench.errors import MissingEnvironment
 from oncebench.processes.temporary import emptied, jvm_option
@@ -66,17 +66,12 @@ class JavaJob:
     def compiled(self, java: Java, class_path: Sequence[Path]) -> Path:
         """Returns the folder of the job's classes; compiles them if the cache lacks this version."""
         folder = cache_dir() / "peers" / f"{self.name}-{self._version()}"
-        if folder.is_dir():
-            return folder
-        with locked("peers") as cache:
-            if not folder.is_dir():  # another run may have compiled it while this run waited
-                _LOG.info("compiling the %s job into %s", self.title, folder)
-                folder.parent.mkdir(exist_ok=True)
-                with tempfile.TemporaryDirectory(dir=cache, prefix=f".{self.name}-") as temporary:
-                    classes = Path(temporary) / "classes"
-                    self.compile(java, class_path, classes)
-                    classes.rename(folder)
+        made_once(folder, "peers", lambda made: self._make(made, java, class_path), Path.is_dir)
         return folder
+
+    def _make(self, made: Path, java: Java, class_path: Sequence[Path]) -> None:
+        _LOG.info("compiling the %s job", self.title)
+        self.compile(java, class_path, made)
 
     def compile(self, java: Java, class_path: Sequence[Path], target: Path) -> None:
         """Compiles the job into `target`."""

@@ -13,7 +13,6 @@ import re
 import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,8 +24,9 @@ from loadgen.errors import LoadError
 from loadgen.producer import run_load
 from oncebench.delivery.contract import EXACTLY_ONCE
 from oncebench.disk_errors import disk_errors
-from oncebench.downloads.cache import CACHE_VARIABLE, cache_dir, locked
+from oncebench.downloads.cache import CACHE_VARIABLE, cache_dir
 from oncebench.downloads.java import Java
+from oncebench.downloads.made_once import made_once
 from oncebench.errors import UserError
 from oncebench.home import HOME
 from oncebench.processes import child as process
@@ -42,7 +42,6 @@ _LOG = logging.getLogger(__name__)
 _TIMEOUT_S = 120.0
 _POLL_S = 0.05
 _RETRY_S = 86_400.0  # a failed attempt takes half a minute, so it is repeated once a day at most
-_UNFINISHED = ".preparing-"
 _SLOWER = "Spark will start more slowly, because no archive of its classes could be made"
 _ARCHIVE, _MADE_FOR, _LOG_FILE = "classes.jsa", "made-for", "pipeline.log"
 
@@ -75,25 +74,18 @@ def prepare_spark(java: Java, class_path: Sequence[Path], environment: Mapping[s
 
 def _make(folder: Path, java: Java, class_path: Sequence[Path], environment: Mapping[str, str]) -> None:
     """Puts the archive, or the log of a failed attempt, into its folder, unless it is there."""
-    if _is_made(folder):
-        return
-    with locked("spark"):
-        if _is_made(folder):  # another run may have made it while this run waited for the lock
-            return
+    made_for = f"{Path(pyspark.__file__).parent}\n{java.home}"
+
+    def make(made: Path) -> None:
         _LOG.info("preparing an archive of Spark's classes for Java %s (once, about 30 s)", java.version)
-        folder.parent.mkdir(exist_ok=True)
-        made_for = f"{Path(pyspark.__file__).parent}\n{java.home}"
         _remove_unused(folder.parent, made_for)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=_UNFINISHED) as temporary:
-            made = Path(temporary) / "made"
-            made.mkdir()
-            (made / _MADE_FOR).write_text(made_for, "utf-8")
-            failure = _write_archive(made / _ARCHIVE, Path(temporary), java, class_path, environment)
-            if failure is not None:
-                shutil.copy(Path(temporary) / _LOG_FILE, made / _LOG_FILE)
-                _LOG.warning(_describe(failure, folder))
-            shutil.rmtree(folder, ignore_errors=True)  # of a failed attempt
-            made.rename(folder)
+        (made / _MADE_FOR).write_text(made_for, "utf-8")
+        failure = _write_archive(made / _ARCHIVE, made.parent, java, class_path, environment)
+        if failure is not None:
+            shutil.copy(made.parent / _LOG_FILE, made / _LOG_FILE)
+            _LOG.warning(_describe(failure, folder))
+
+    made_once(folder, "spark", make, _is_made)
 
 
 def _is_made(folder: Path) -> bool:
@@ -104,12 +96,7 @@ def _is_made(folder: Path) -> bool:
 
 
 def _remove_unused(folder: Path, made_for: str) -> None:
-    """Deletes unused archives, each of 180 MB.
-
-    Unused are an archive that the new one replaces, an archive of a removed pyspark, and an unfinished archive.
-    """
-    for unfinished in folder.glob(f"{_UNFINISHED}*"):
-        shutil.rmtree(unfinished)  # this process holds the lock, so no other process writes to it
+    """Deletes unused archives, each of 180 MB: those that the new one replaces, and those of a removed pyspark."""
     for note in folder.glob(f"*/{_MADE_FOR}"):
         before = note.read_text("utf-8")
         if before == made_for or not Path(before.split("\n")[0]).is_dir():

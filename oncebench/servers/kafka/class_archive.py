@@ -9,14 +9,14 @@ import hashlib
 import logging
 import secrets
 import signal
-import tempfile
 from base64 import urlsafe_b64encode
 from dataclasses import dataclass
 from pathlib import Path
 
 from oncebench.disk_errors import disk_errors
-from oncebench.downloads.cache import CACHE_VARIABLE, cache_dir, locked
+from oncebench.downloads.cache import CACHE_VARIABLE, cache_dir
 from oncebench.downloads.java import Java
+from oncebench.downloads.made_once import made_once
 from oncebench.downloads.maven import jars
 from oncebench.errors import UserError
 from oncebench.processes import child as process
@@ -52,13 +52,8 @@ def start_files(java: Java) -> StartFiles:
         stat = jar.stat()
         state.append(f"{jar} {stat.st_size} {stat.st_mtime_ns}")  # the JVM compares these too
     folder = cache_dir() / "kafka" / hashlib.sha256("\n".join(state).encode()).hexdigest()[:16]
-    if not folder.is_dir():
-        with locked("kafka"), disk_errors(folder, f"set {CACHE_VARIABLE} to another folder"):
-            if not folder.is_dir():  # another run may have created it while this run waited
-                _LOG.info("creating Kafka's class archive for Java %s (once)", java.version)
-                folder.parent.mkdir(exist_ok=True)
-                with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".preparing-") as temporary:
-                    _create_in(Path(temporary), java).rename(folder)
+    with disk_errors(folder, f"set {CACHE_VARIABLE} to another folder"):
+        made_once(folder, "kafka", lambda made: _make(made, java), Path.is_dir)
     return StartFiles(folder)
 
 
@@ -91,10 +86,10 @@ def _uuid() -> str:
     return text
 
 
-def _create_in(folder: Path, java: Java) -> Path:
+def _make(made: Path, java: Java) -> None:
     """Formats a data folder with Kafka's tool. Runs a broker that writes the archive at its end."""
-    prepared = folder / "prepared"
-    prepared.mkdir()
+    _LOG.info("creating Kafka's class archive for Java %s (once)", java.version)
+    folder = made.parent
     settings = BrokerSettings(folder / "data", dict(zip((CLIENTS, CONTROLLER), free_ports(2), strict=True)))
     properties = folder / "server.properties"
     properties.write_text(settings.properties(), "utf-8")
@@ -106,15 +101,14 @@ def _create_in(folder: Path, java: Java) -> Path:
     checkpoint = settings.data / _CHECKPOINT
     if not checkpoint.is_file():
         raise UserError(f"Kafka's data can't be formatted with Java {java.version} ({java.home}):\n{tail(log)}")
-    (prepared / _CHECKPOINT).write_bytes(checkpoint.read_bytes())
+    (made / _CHECKPOINT).write_bytes(checkpoint.read_bytes())
 
-    flags = (f"-XX:ArchiveClassesAtExit={prepared / _ARCHIVE}",)
+    flags = (f"-XX:ArchiveClassesAtExit={made / _ARCHIVE}",)
     with process.start("Kafka", command(java, folder, flags, "kafka.Kafka", properties), log) as child:
         try:
             wait_until_serving(child, log.stat().st_size)
             child.send(signal.SIGTERM)
             if not child.wait(_TIMEOUT_S):
-                (prepared / _ARCHIVE).unlink(missing_ok=True)  # incomplete
+                (made / _ARCHIVE).unlink(missing_ok=True)  # incomplete
         except UserError as error:
             _LOG.warning("Kafka will start more slowly, because its class archive could not be created: %s", error)
-    return prepared

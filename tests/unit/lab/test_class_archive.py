@@ -31,7 +31,6 @@ def test_only_archives_in_use_are_kept(tmp_path: Path) -> None:
     make(tmp_path, "other-java", f"{tmp_path}\n/java/17")
     make(tmp_path, "replaced", f"{tmp_path}\n/java/25")
     make(tmp_path, "gone", f"{tmp_path / 'no-more'}\n/java/17")
-    (tmp_path / ".preparing-killed" / "made").mkdir(parents=True)
     class_archive._remove_unused(tmp_path, f"{tmp_path}\n/java/25")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other-java"]
     assert (tmp_path / "other-java" / class_archive._ARCHIVE).is_file()

@@ -44,7 +44,7 @@ def test_the_job_is_compiled_once_and_whole(job: JavaJob, tmp_path: Path, monkey
     assert "EventCheck.java" in command  # shared by all jobs
     # The one job is not compiled with the other's sources.
     assert ("/flink/java/" in command, "/kafka_streams/java/" in command) == (job is JOB, job is STREAMS)
-    assert [path.name for path in (tmp_path / "cache").iterdir() if path.name.startswith(f".{job.name}-")] == []
+    assert list((tmp_path / "cache" / "peers").iterdir()) == [first]
 
 
 def test_an_attempts_temporary_files_stay_in_its_run_folder(tmp_path: Path) -> None:

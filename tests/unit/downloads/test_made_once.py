@@ -1,0 +1,50 @@
+"""A folder of the cache is complete or absent, and killed runs leave nothing behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from oncebench.downloads.made_once import made_once
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("ONCEBENCH_CACHE", str(tmp_path))
+    yield tmp_path / "kind" / "one"
+
+
+def writer(text: str) -> Callable[[Path], object]:
+    return lambda made: (made / "file").write_text(text)
+
+
+def test_a_folder_is_made_once(folder: Path) -> None:
+    for text in ("first", "second"):
+        made_once(folder, "kind", writer(text), Path.is_dir)
+    assert (folder / "file").read_text() == "first"
+    assert list(folder.parent.iterdir()) == [folder]
+
+
+def test_a_failure_leaves_no_folder(folder: Path) -> None:
+    def fails(made: Path) -> None:
+        (made / "half").touch()
+        raise OSError("no room")
+
+    with pytest.raises(OSError, match="no room"):
+        made_once(folder, "kind", fails, Path.is_dir)
+    assert list(folder.parent.iterdir()) == []
+
+
+def test_the_rest_of_a_killed_run_is_removed(folder: Path) -> None:
+    (folder.parent / ".preparing-killed" / "made").mkdir(parents=True)
+    made_once(folder, "kind", lambda made: (made / "file").touch(), Path.is_dir)
+    assert list(folder.parent.iterdir()) == [folder]
+
+
+def test_a_rejected_folder_is_replaced(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    (folder / "log of a failed attempt").touch()
+    made_once(folder, "kind", lambda made: (made / "file").touch(), lambda each: (each / "file").is_file())
+    assert [path.name for path in folder.iterdir()] == ["file"]
