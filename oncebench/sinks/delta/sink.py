@@ -12,8 +12,8 @@ Delta skips every version up to the newest one it has. Therefore the id of the c
 start is refused if the table has entries of this sink_id from another checkpoint, because rows would be written twice.
 
 Fencing: an older driver that resumes late and appends its batch under the same txnAppId meets Delta's own check. If the
-newer driver has committed that batch, Delta skips the write; `oncebench.delivery.batch` finds that no task ran, and the
-driver stops. If the newer driver commits while the older one writes, the older one fails with a
+newer driver has committed that batch, Delta skips the write; `oncebench.delivery.batch` finds that none of the batch's
+tasks ran, and the driver stops. If the newer driver commits while the older one writes, the older one fails with a
 ConcurrentTransactionException. At most one commit per batch remains.
 
 What can go wrong: on a local disk, Delta checks that a log entry is free and then renames its file. Two drivers that do
