@@ -237,7 +237,9 @@ class Batch:
         last_s = max((handed_over_s for _, handed_over_s in results.value), default=time.time())
         self.timings_ms["commit"] = max(0.0, time.time() - last_s) * 1000
         self.results = sorted((Written(**result) for result, _ in results.value), key=lambda made: made.partition)
-        if not self.results:
+        # A batch of no partitions (a stateless query without new input) has no task to report. Asked of empty results
+        # only, because Spark plans the query again for the answer.
+        if not self.results and self.rows.rdd.getNumPartitions():
             raise AnotherDriver(
                 f"batch {self.id}: another driver has written this batch to the sink since this driver started. This "
                 "driver stops and has written nothing more. Let only one driver run per checkpoint."

@@ -64,6 +64,13 @@ class TaskTriedAgain(PipelineError):
     """
 
 
+class WriterStartedAgain(PipelineError):
+    """A writer of `deliver` was started again while a batch of its first query is open.
+
+    A restart of the process, or a new call of `deliver`, replays the batch.
+    """
+
+
 class TooManyTasks(PipelineError):
     """A batch has more tasks than the pipeline keeps marks for."""
 

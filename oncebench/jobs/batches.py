@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from oncebench.delivery.batch import Batch
 from oncebench.delivery.contract import Sink
 from oncebench.delivery.decisions import REWRITE
+from oncebench.delivery.errors import WriterStartedAgain
 from oncebench.delivery.failpoints import Failpoints
 from oncebench.delivery.failures import deaths
 from oncebench.delivery.journal import Journal
@@ -26,6 +27,9 @@ _log = logging.getLogger(__name__)
 
 class Batches:
     """The batches of one driver, delivered by a protocol.
+
+    Each batch has a greater number than the one before. Spark replays a batch only in a new start of the query, and a
+    new start needs a new driver: this one's sink knows the markers from before its first batch.
 
     Args:
         protocol: of the guarantee.
@@ -57,21 +61,24 @@ class Batches:
         self._failpoints, self._quarantine = failpoints, quarantine
         self._changed, self._delivered = changed, delivered
         self._rows_before: int | None = None
+        self._begun = -1
         self._first = True
 
     def __call__(self, rows: DataFrame, number: int) -> None:
         """Delivers a batch.
 
         Raises:
+            WriterStartedAgain: this driver has begun the batch, or a later one, already.
             PipelineError: see `oncebench.delivery.errors`. The query must end: a driver that continued could lose or
                 duplicate rows.
         """
+        self._journal.check_still_ours()
+        self._begin(number)
         changed = self._changed(number)
         batch = Batch(
             rows, number, self._partitions, self._failpoints, self._quarantine, self._rows_before, changed,
             query=str(self._journal.folder),
         )  # fmt: skip
-        self._journal.check_still_ours()
         batch.failpoint("batch-start")
         started = time.perf_counter()
         self._protocol(batch, self._sink, self._journal, self._on_lost)
@@ -81,6 +88,15 @@ class Batches:
         for note in self._delivered:
             note(batch)
         self._tidy(number)
+
+    def _begin(self, number: int) -> None:
+        if number <= self._begun:
+            raise WriterStartedAgain(
+                f"batch {number}: this writer has begun batch {self._begun} already, in a query that has ended. It "
+                "does not know what that query wrote, and has written nothing more. Call deliver() again with the same "
+                "arguments and start the new writer, or start the process again."
+            )
+        self._begun = number
 
     def _tidy(self, batch: int) -> None:
         """Removes old entries of the journal. A failure is logged only: the batch is delivered."""

@@ -12,8 +12,8 @@ Delta skips every version up to the newest one it has. Therefore the id of the c
 start is refused if the table has entries of this sink_id from another checkpoint, because rows would be written twice.
 
 Fencing: an older driver that resumes late and appends its batch under the same txnAppId meets Delta's own check. If the
-newer driver has committed that batch, Delta skips the write; `oncebench.delivery.batch` finds that no task ran, and the
-driver stops. If the newer driver commits while the older one writes, the older one fails with a
+newer driver has committed that batch, Delta skips the write; `oncebench.delivery.batch` finds that none of the batch's
+tasks ran, and the driver stops. If the newer driver commits while the older one writes, the older one fails with a
 ConcurrentTransactionException. At most one commit per batch remains.
 
 What can go wrong: on a local disk, Delta checks that a log entry is free and then renames its file. Two drivers that do
@@ -219,8 +219,8 @@ class DeltaSink(Sink):
             )
         self._refuse_other_checkpoints(entries)
         if self._app_id in entries:
-            self._replay = self._replayable(log, entries[self._app_id])
             self._newest = newest_kept(log, self._app_id, entries[self._app_id])
+            self._replay = self._replayable(log, entries[self._app_id])
 
     def identity(self) -> Mapping[str, str]:
         with _readable(self._table):
@@ -279,13 +279,21 @@ class DeltaSink(Sink):
             return Replayable(batch, [], 0)  # never replayed: nothing will be compared
         try:
             files = [self._table / name for name in files_of(log, self._app_id, batch)]
-            return Replayable(batch, files, row_count(files))
+            rows = row_count(files)
         except (OSError, LookupError) as gone:
             raise RefusedStart(
                 f"batch {batch} is in the Delta table {self._table}, but its rows cannot be read any more ({gone!r}). "
                 "Its log entry or data files were cleaned up, and its replay could not be compared. Restore them, or "
                 "take a new checkpoint, sink_id and output."
             ) from gone
+        if self._newest < batch:  # Delta would skip its replay too
+            raise RefusedStart(
+                f"batch {batch} is open, and a RESTORE of the Delta table {self._table} has taken its rows back. Delta "
+                "keeps the entry of the batch, and takes no batch of this number again. Nothing was read or written. "
+                "Restore the table to its version before that RESTORE (DESCRIBE HISTORY shows it), or take a new "
+                "checkpoint, sink_id and output."
+            )
+        return Replayable(batch, files, rows)
 
 
 def _readable(table: Path) -> AbstractContextManager[None]:

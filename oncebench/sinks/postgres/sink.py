@@ -171,12 +171,14 @@ class PostgresSink(Sink):
 
     def _claims(self, batch: int, again: bool = True) -> bool:
         """Adds the claim, if this driver's epoch is the newest; a newer driver has ended our session."""
-        mark = Mark(batch, 0, 0, self._names.driver)
+        mark, sink_id = Mark(batch, 0, 0, self._names.driver), self._names.sink_id
         try:
-            newest = tables.newest_epoch(self._connection(), self._names.sink_id)
-            return newest == self._names.epoch and tables.put_in_ledger(
-                self._connection(), self._names.sink_id, WHOLE_BATCH, mark
-            )
+            if tables.newest_epoch(self._connection(), sink_id) != self._names.epoch:
+                return False
+            if tables.put_in_ledger(self._connection(), sink_id, WHOLE_BATCH, mark):
+                return True
+            # The claim that is there may be ours: its answer was lost.
+            return tables.newest_marks(self._connection(), sink_id).get(WHOLE_BATCH) == mark
         except psycopg.Error as error:
             if not again or self._open is None or not missing(self._open, error):
                 raise

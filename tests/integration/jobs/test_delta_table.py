@@ -77,3 +77,24 @@ def test_a_table_that_was_changed_after_the_start_ends_the_query_in_words(
     assert why in said
     assert (NO_RESTART in said, dropped(1) in said) == (guarantee != AT_MOST_ONCE, guarantee == AT_MOST_ONCE)
     assert change is not removed or not table.exists(), "no new table without the rows of earlier batches"
+
+
+@pytest.mark.parametrize("guarantee", [AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE])
+def test_a_batch_without_any_task_is_delivered(spark: SparkSession, tmp_path: Path, guarantee: str) -> None:
+    """Spark plans such a batch of a stateless query for an empty file, and for a Kafka topic without records."""
+    table, source = tmp_path / "table", tmp_path / "input"
+
+    def run() -> None:
+        rows = spark.readStream.text(str(source)).selectExpr("value AS key", "value")
+        sink = DeltaSink(str(table), sink_id=tmp_path.name)
+        writer = deliver(rows, sink, guarantee=guarantee, checkpoint=tmp_path / "checkpoint")
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    source.mkdir()
+    (source / "0.txt").touch()
+    run()
+    (tmp_path / "checkpoint" / "commits" / "0").unlink()  # as after a kill: Spark replays the batch
+    (tmp_path / "checkpoint" / "commits" / ".0.crc").unlink()
+    (source / "1.txt").write_text("7\n8\n")
+    run()
+    assert sorted(row.value for row in spark.read.format("delta").load(str(table)).collect()) == ["7", "8"]

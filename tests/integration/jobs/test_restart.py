@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -11,9 +12,12 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from oncebench.delivery.batch import Batch
 from oncebench.delivery.errors import CommitUncertain, RefusedStart
-from oncebench.jobs import FilesSink, KafkaSink, deliver
+from oncebench.jobs import FilesSink, KafkaSink, SqliteSink, deliver
+from oncebench.jobs.output import OutputChecks
 from oncebench.jobs.session import SHUFFLES
 from oncebench.lab.lab import Lab
 from oncebench.sinks.kafka import sink as driver_side
@@ -90,6 +94,38 @@ def test_a_query_that_failed_is_restarted_in_its_process(copy: Copy, monkeypatch
     copy.add(1)
     copy.run()
     assert copy.visible() == once(2)
+
+
+def test_a_writer_does_not_run_a_batch_twice(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batch is in the table and not in Spark's commit log; the writer knows the markers from before it."""
+
+    def failed(_self: Any, batch: Batch) -> None:
+        raise CommitUncertain(f"batch {batch.id} is not noted")
+
+    def started() -> DataStreamWriter:
+        sink = SqliteSink(str(file), sink_id="copy")
+        return deliver(copy.rows(), sink, guarantee="exactly-once", checkpoint=copy.folder / "sqlite")
+
+    def visible() -> list[str]:
+        with closing(sqlite3.connect(file)) as connection:
+            return sorted(value for (value,) in connection.execute("SELECT value FROM rows"))
+
+    file = copy.folder / "rows.sqlite"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE rows (key TEXT, value TEXT)")
+    with monkeypatch.context() as patched:
+        patched.setattr(OutputChecks, "note_batch", failed)
+        writer = started().trigger(availableNow=True)
+        with pytest.raises(StreamingQueryException, match="batch 0 is not noted"):
+            writer.start().awaitTermination()
+    written = sorted(str(number) for number in range(ROWS))
+    assert visible() == written
+    with pytest.raises(StreamingQueryException) as again:
+        writer.start().awaitTermination()
+    assert visible() == written
+    assert "WriterStartedAgain: batch 0" in str(again.value)
+    started().trigger(availableNow=True).start().awaitTermination()
+    assert visible() == written
 
 
 def test_a_sink_id_belongs_to_one_checkpoint_of_a_process(copy: Copy) -> None:

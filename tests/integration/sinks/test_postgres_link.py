@@ -1,4 +1,4 @@
-"""The PostgreSQL sink behind a proxy: the answer that is lost is that of a COMMIT, and the COMMIT took effect."""
+"""The PostgreSQL sink behind a proxy: the answer of a COMMIT or of a claim is lost, and it took effect."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from oncebench.delivery.errors import DeliveryFailed
+from oncebench.delivery.errors import AnotherDriver, DeliveryFailed
 from oncebench.servers.postgres import PostgresServer
 from oncebench.servers.proxy.framing import PostgresFraming, commit_outcome, is_commit
 from oncebench.servers.proxy.tcp import Catch, Proxy
@@ -55,6 +55,20 @@ def test_a_lost_answer_is_that_of_a_commit_that_took_effect_however_many_came_be
     assert catch.request is not None, "a COMMIT was seen"
     assert commit_outcome(catch.answer or b"") == {"command_tag": "COMMIT"}
     assert output.visible() == {f"k{number}": 2 for number in range(before + 1)}
+
+
+def test_a_claim_whose_answer_was_lost_is_the_drivers_own(output: Output, proxy: Proxy) -> None:
+    sink = output.sink("claim")
+    catch = Catch(lambda request: b"INSERT INTO" in request)
+    proxy.catch(catch)
+    sink.claim(7)
+    proxy.forget(catch)
+    assert commit_outcome(catch.answer or b"") == {"command_tag": "INSERT 0 1"}
+    sink.claim(8)
+    newer = output.sink("claim")
+    for driver, number in ((sink, 9), (newer, 8)):
+        with pytest.raises(AnotherDriver, match=f"has taken a newer epoch or claimed batch {number}"):
+            driver.claim(number)
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ FOR_GOOD = {
 }  # fmt: skip
 # Exit code 1: a restart replays the open batch.
 PASSING = {
-    "PipelineError", "DeliveryFailed", "TransactionTooSlow", "TaskTriedAgain", "CommitUncertain", "TransactionLost",
-    "NoKafka", "NoPostgres", "NoStore", "HangingTransaction", "QueryDied",
+    "PipelineError", "DeliveryFailed", "TransactionTooSlow", "TaskTriedAgain", "WriterStartedAgain", "CommitUncertain",
+    "TransactionLost", "NoKafka", "NoPostgres", "NoStore", "HangingTransaction", "QueryDied",
 }  # fmt: skip
 
 

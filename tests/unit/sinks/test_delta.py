@@ -58,6 +58,12 @@ def own_id(folder: Path) -> str:
     return f"sink/{checkpoint_id(folder / 'checkpoint')}"
 
 
+def finish(folder: Path, batch: int) -> None:
+    """Writes the batch into Spark's commit log: Spark will never run it again."""
+    (folder / "checkpoint" / "commits").mkdir(exist_ok=True)
+    (folder / "checkpoint" / "commits" / str(batch)).touch()
+
+
 @pytest.mark.parametrize("uri", ["file:///data/table", "file:/data/table", "hdfs://name/table"])
 def test_a_table_named_by_a_uri_is_refused(tmp_path: Path, uri: str) -> None:
     with pytest.raises(RefusedStart, match=r"is a URI for Spark.*Give the path"):
@@ -103,6 +109,7 @@ def test_batches_that_a_restore_of_the_table_took_back_do_not_count(
     table, app_id = tmp_path / "table", own_id(tmp_path)
     for batch in range(4):
         append(table, rows(f"{batch}"), app_id, batch)
+    finish(tmp_path, 3)
     assert newest() == 3
     DeltaTable(str(table)).restore(1)
     append(table, rows("z"), "somebody-else", 9)
@@ -112,6 +119,25 @@ def test_batches_that_a_restore_of_the_table_took_back_do_not_count(
     DeltaTable(str(table)).restore(0)
     append(table, rows("4"), app_id, 4)
     assert newest() == 4
+
+
+def test_an_open_batch_that_a_restore_took_back_refuses_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its replay would be drained: Delta skips a batch whose entry the log has."""
+    monkeypatch.setattr(delta_sink, "_digest_of", lambda *_: 11)
+    table, app_id = tmp_path / "table", own_id(tmp_path)
+    for batch in range(3):
+        append(table, rows(f"{batch}"), app_id, batch)
+    finish(tmp_path, 1)
+    for restored in (1, 0):
+        DeltaTable(str(table)).restore(restored)
+        with pytest.raises(RefusedStart, match=r"batch 2 is open, and a RESTORE .* has taken its rows back.*Restore"):
+            sink(tmp_path).start(IDEMPOTENT, 2, ())
+    DeltaTable(str(table)).restore(2)
+    found = sink(tmp_path)
+    found.start(IDEMPOTENT, 2, ())
+    assert found.marks() == {WHOLE_BATCH: Mark(2, 3, 11)}
 
 
 def test_batches_that_a_restore_to_a_time_took_back_do_not_count(tmp_path: Path) -> None:
@@ -244,8 +270,7 @@ def test_an_open_batch_without_its_files_refuses_the_start(tmp_path: Path) -> No
     next((tmp_path / "table").glob("*.parquet")).unlink()
     with pytest.raises(RefusedStart, match="could not be compared"):
         sink(tmp_path).start(IDEMPOTENT, 2, ())
-    (tmp_path / "checkpoint" / "commits").mkdir()
-    (tmp_path / "checkpoint" / "commits" / "0").touch()  # Spark will never run it again
+    finish(tmp_path, 0)
     sink(tmp_path).start(IDEMPOTENT, 2, ())
 
 

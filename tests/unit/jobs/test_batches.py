@@ -1,0 +1,63 @@
+"""The batches of one driver: which numbers it delivers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from oncebench.delivery.batch import Batch
+from oncebench.delivery.contract import Sink
+from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, WriterStartedAgain
+from oncebench.delivery.journal import Identity, Journal, open_journal
+from oncebench.delivery.quarantine import Quarantine
+from oncebench.jobs.batches import Batches
+
+ROWS = cast(Any, None)
+JOB = Identity("s", "sqlite", "exactly-once", "idempotent", 2)
+
+
+class Written:
+    """A protocol that writes down its batches, and fails in one of them."""
+
+    def __init__(self, fails_in: int = -1) -> None:
+        self.fails_in, self.batches = fails_in, list[int]()
+
+    def __call__(self, batch: Batch, _sink: Sink, _journal: Journal, _on_lost: str) -> None:
+        self.batches.append(batch.id)
+        if batch.id == self.fails_in:
+            raise DeliveryFailed("partition 1 is not written")
+
+
+def batches(protocol: Written, checkpoint: Path) -> Batches:
+    return Batches(protocol, Sink(), open_journal(checkpoint, JOB), 2, Quarantine("", "", {}))
+
+
+def test_a_driver_begins_with_any_batch_and_goes_on(tmp_path: Path) -> None:
+    protocol = Written()
+    deliver = batches(protocol, tmp_path)
+    for number in (5, 6, 8):  # the first one may be a replay
+        deliver(ROWS, number)
+    assert protocol.batches == [5, 6, 8]
+
+
+@pytest.mark.parametrize("again", [5, 4])
+def test_a_batch_that_this_driver_has_begun_is_not_run_again(tmp_path: Path, again: int) -> None:
+    """Spark replays a batch only in a new start of the query, and the sink's markers are those of `deliver`."""
+    protocol = Written(fails_in=5)
+    deliver = batches(protocol, tmp_path)
+    with pytest.raises(DeliveryFailed):
+        deliver(ROWS, 5)
+    for _ in range(2):
+        with pytest.raises(WriterStartedAgain, match=r"has begun batch 5 already.*Call deliver\(\) again"):
+            deliver(ROWS, again)
+    assert protocol.batches == [5]
+
+
+def test_a_newer_driver_is_named_first(tmp_path: Path) -> None:
+    deliver = batches(Written(), tmp_path)
+    deliver(ROWS, 5)
+    batches(Written(), tmp_path)
+    with pytest.raises(AnotherDriver):
+        deliver(ROWS, 5)
