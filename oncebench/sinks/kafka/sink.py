@@ -335,7 +335,7 @@ class KafkaSink(Sink):
         assert self._coordinator is not None, "start() comes first"
         return {
             txn.transactional_id
-            for txn in self._coordinator.listed(self._names.prefix)
+            for txn in self._coordinator.listed(self._names.prefix, complete=True)
             if txn.state != "Empty" or (generation_of(self._names.sink_id, txn.transactional_id) or math.inf) > fenced
         }
 

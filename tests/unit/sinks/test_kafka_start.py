@@ -36,6 +36,7 @@ class Cluster:
     refuses: type[Exception] | None = None
 
     def __post_init__(self) -> None:
+        self.returning: dict[str, Transaction] = {}  # of a broker that was away: a complete list waits for it
         self.numbers: dict[str, int] = {}
         self.texts: dict[str, str] = {}
         self.marked: list[tuple[str, bool]] = []
@@ -51,7 +52,9 @@ class Cluster:
     def refuse_hidden(self, prefix: str) -> None:
         """This user may see every id."""
 
-    def listed(self, prefix: str) -> list[Transaction]:
+    def listed(self, prefix: str, complete: bool = False) -> list[Transaction]:
+        if complete:
+            self.known |= self.returning
         found = [replace(txn, epoch=-1) for name, txn in self.known.items() if name.startswith(prefix)]
         self.lists += 1
         if self.lists % 3 == 0:
@@ -239,8 +242,8 @@ def test_a_check_without_an_answer_does_not_end_the_batch(driver: Callable[..., 
     cluster = Cluster({}, set(), set())
     sink = driver(cluster)
 
-    def away(_prefix: str) -> list[Transaction]:
-        raise NotLeaderForPartitionError
+    def away(_prefix: str, complete: bool = False) -> list[Transaction]:
+        raise NotLeaderForPartitionError(complete)
 
     cluster.listed = away  # type: ignore[method-assign, assignment]
     begins_a_batch(sink)
@@ -298,6 +301,13 @@ def test_an_offset_that_is_no_marker_of_the_sink_counts_as_overwritten(
     assert "consumer group it.marker.0 has offset 0, which is no marker of this sink" in caplog.text
     sink.restore_marks({0: NO_BATCH})
     assert sink.marks() == driver(cluster, 3).marks() == {0: Mark(NO_BATCH, 0, None)}
+
+
+def test_a_start_fences_the_ids_of_a_broker_that_comes_back(driver: Callable[..., KafkaSink]) -> None:
+    cluster = Cluster({}, set(), set())
+    cluster.returning = {OLD: Transaction(OLD, 11, 3, "CompleteCommit")}
+    driver(cluster)
+    assert cluster.taken == [OLD]
 
 
 class Late(Cluster):
