@@ -259,7 +259,8 @@ class Sink:
             support: the guarantee of this run.
             generation: this driver's number, from the journal.
             decided: the prepared work of the newest decided batch, each with its `batch` and `partition`. It must not
-                be aborted unless it is committed already.
+                be aborted unless it is committed already. `finished` is true if Spark's commit log has the batch: the
+                sink then has confirmed each commit, and readers may get the rows a little later.
 
         Raises:
             RefusedStart: a setting does not allow the guarantee; the message names the setting.

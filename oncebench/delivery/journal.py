@@ -165,16 +165,19 @@ class Journal:
         """Returns the highest batch with a decision, or None."""
         return max((batch for kind, batch in self._entries() if kind == "decision"), default=None)
 
-    def newest_prepared(self) -> list[dict[str, Any]]:
-        """Returns the prepared work of the newest decided batch, each with `batch` and `partition`.
+    def newest_prepared(self, finished: int = -1) -> list[dict[str, Any]]:
+        """Returns the prepared work of the newest decided batch, each with `batch`, `partition` and `finished`.
 
-        Its commit may be unfinished.
+        Its commit may be unfinished. If the commit log has the batch, it is not: Spark writes that entry last.
+
+        Args:
+            finished: the newest batch in Spark's commit log; -1: none, or not known.
         """
         newest = self.newest_decision()
         if newest is None:
             return []
         return [
-            {**entry["prepared"], "batch": newest, "partition": entry["partition"]}
+            {**entry["prepared"], "batch": newest, "partition": entry["partition"], "finished": newest <= finished}
             for made in self.decisions(newest)
             for entry in made.get("partitions", ())
             if entry["prepared"]

@@ -19,7 +19,7 @@ from oncebench.delivery.errors import NoKafka, RefusedStart
 from oncebench.delivery.failures.kafka import named, of_error
 from oncebench.delivery.journal import Identity, Journal
 from oncebench.delivery.starts.drivers import refuse_newer_sink
-from oncebench.jobs.checkpoint import begun_at, last_batch, open_batch
+from oncebench.jobs.checkpoint import begun_at, last_batch, newest_finished, open_batch
 from oncebench.jobs.output import OutputChecks, Target
 from oncebench.kafka_access.connection import is_secured, why_refused
 
@@ -45,7 +45,7 @@ def start_sink(sink: Sink, target: Target, journal: Journal, checks: OutputCheck
         AnotherDriver: a newer driver was started meanwhile.
         KafkaException, kafka.errors.KafkaError: Kafka does not answer.
     """
-    decided = journal.newest_prepared()
+    decided = journal.newest_prepared(newest_finished(target.checkpoint))
     checks.before_sink(sink)
     # Without a decision, two-phase can have committed nothing.
     uncertain = target.support.variant != "two-phase" or journal.newest_decision() == open_batch(target.checkpoint)

@@ -174,8 +174,8 @@ class LeftOpen:
                 "has no decision about it: the journal is older, or another's. Name the newest checkpoint of the job."
             )
         # Spark's commit log comes after all commits of a batch: a marker that has expired since is not missed.
-        finished = decided is not None and decided <= newest_finished(checkpoint)
-        judged = judge(found, [] if finished else journal.newest_prepared(), marks, self._sink.name_of)
+        prepared = journal.newest_prepared(newest_finished(checkpoint))
+        judged = judge(found, [each for each in prepared if not each["finished"]], marks, self._sink.name_of)
         return [_in_batch(each, open_batch(checkpoint)) for each in judged]
 
     @property

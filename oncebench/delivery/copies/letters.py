@@ -92,6 +92,7 @@ class Letters:
     """The copies of a quarantine topic, from its beginning to its end at the start.
 
     Attributes:
+        stored: the group's offsets with their metadata, by partition, at the start.
         marks: by partition, the first copy that the group has not dealt with.
 
     Raises:
@@ -110,22 +111,35 @@ class Letters:
         )  # fmt: skip
         topic = selection.quarantine
         found = self.partitions(topic, "Read", "Correct the name of the quarantine topic")
-        places = [TopicPartition(topic, partition) for partition in range(found)]
+        self._places = [TopicPartition(topic, partition) for partition in range(found)]
         try:
-            self._ends = {at.partition: self.consumer.get_watermark_offsets(at, timeout=LIMIT_S) for at in places}
-            marks = committed_offsets(self.consumer, places, LIMIT_S, _closed)
+            self._ends = {at.partition: self.consumer.get_watermark_offsets(at, timeout=LIMIT_S) for at in self._places}
         except KafkaException as error:
-            if _closed(error.args[0]):
-                raise group_closed(selection.group, NOTHING_SENT) from error
             raise _silent(topic, error.args[0].str()) from error
-        for mark in marks:
-            if mark.offset >= 0 and mark.metadata != selection.mark:
+        self.stored = self.stored_now()
+        for offset, metadata in self.stored.values():
+            if offset >= 0 and metadata != selection.mark:
                 raise RefusedStart(
-                    f"group {selection.group!r} marks what another call has sent: {mark.metadata or 'any copies'}. "
+                    f"group {selection.group!r} marks what another call has sent: {metadata or 'any copies'}. "
                     f"This call selects {selection.mark}. Give it a group of its own with --group. A new group sends "
                     "every copy that it selects, also those that another group has sent."
                 )
-        self.marks = {mark.partition: max(0, mark.offset) for mark in marks}
+        self.marks = {partition: max(0, offset) for partition, (offset, _) in self.stored.items()}
+
+    def stored_now(self) -> dict[int, tuple[int, str]]:
+        """Returns the group's offsets with their metadata, by partition. Waits until its transactions have ended.
+
+        Raises:
+            RefusedStart: this user may not use the group.
+            ReadError: Kafka did not answer.
+        """
+        try:
+            found = committed_offsets(self.consumer, self._places, LIMIT_S, _closed)
+        except KafkaException as error:
+            if _closed(error.args[0]):
+                raise group_closed(self.selection.group, NOTHING_SENT) from error
+            raise _silent(self.selection.quarantine, error.args[0].str()) from error
+        return {mark.partition: (mark.offset, mark.metadata or "") for mark in found}
 
     def partitions(self, topic: str, operation: str, otherwise: str) -> int:
         """Returns the number of a topic's partitions.

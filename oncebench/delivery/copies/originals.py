@@ -3,8 +3,9 @@
 Headers of accepted records then never leave Kafka's client: Spark would pass them to Python for every event.
 
 Promise: each position gets its record, or the reason why the record cannot be read: it was deleted (retention,
-compaction), or this client may not read it. What can go wrong: the broker is silent for too long. The batch then fails,
-because a copy without its headers may not be readable.
+compaction), or this client may not read it. One answer of a broker that lacks the newest metadata, or the newest end of
+a partition, is no such reason. What can go wrong: the broker is silent for too long. The batch then fails, because a
+copy without its headers may not be readable.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Kafka
 
 from oncebench.delivery.copies.headers import GONE, NOT_READ, Header
 from oncebench.delivery.errors import DeliveryFailed
+from oncebench.delivery.topics.check import APPEARS_S, PAUSE_S
 from oncebench.kafka_repair.addresses import RECOVERY, Repair
 
 Position = tuple[int, int]
@@ -90,9 +92,10 @@ class Originals:
             DeliveryFailed: the broker was silent for too long, or cannot serve the topic for the moment.
         """
         found: dict[Position, Original] = {}
-        known, why = self._partitions(topic)
+        wanted = sorted(set(positions))
+        known, why = self._partitions(topic, {partition for partition, _ in wanted})
         try:
-            for partition, places in groupby(sorted(set(positions)), key=lambda position: position[0]):
+            for partition, places in groupby(wanted, key=lambda position: position[0]):
                 offsets = [offset for _, offset in places]
                 originals = self._partition(topic, partition, offsets) if partition in known else _all(offsets, why)
                 found |= {(partition, offset): each for offset, each in originals}
@@ -100,8 +103,19 @@ class Originals:
             self._consumer.unassign()
         return found
 
-    def _partitions(self, topic: str) -> tuple[Collection[int], bytes]:
-        """Returns the topic's partitions, and why a record of any other partition is missing."""
+    def _partitions(self, topic: str, wanted: Collection[int]) -> tuple[Collection[int], bytes]:
+        """Returns the topic's partitions, and why a record of any other partition is missing.
+
+        Asks again for APPEARS_S while one of the wanted partitions is not there.
+        """
+        deadline = time.monotonic() + APPEARS_S
+        while True:
+            known, why = self._described(topic)
+            if why != GONE or set(wanted) <= set(known) or time.monotonic() > deadline:
+                return known, why
+            time.sleep(PAUSE_S)
+
+    def _described(self, topic: str) -> tuple[Collection[int], bytes]:
         try:
             described = self._consumer.list_topics(topic, timeout=self._limit_s).topics[topic]
         except KafkaException as error:
@@ -137,7 +151,10 @@ class Originals:
                         yield wanted.popleft(), _original(message)
                     reached = message.offset() + 1
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    yield from _gone(wanted, 0, 0)
+                    # What is before this end was read over. A new leader may report an end that is too low.
+                    yield from _gone(wanted, message.offset(), MOST_OFFSET)
+                    if wanted:
+                        yield from _gone(wanted, *self._ends(topic, partition))
                 elif error.code() in _DELETED:
                     yield from _gone(wanted, *self._ends(topic, partition))
                     reached = self._go(topic, partition, wanted)

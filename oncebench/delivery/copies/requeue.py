@@ -1,7 +1,8 @@
 """Sends copies of rejected records back to their source topic.
 
 Promise: a group sends each rejected record once. The records and the group's offsets in the quarantine topic are in one
-transaction, so a call that dies sends nothing twice. Nothing is sent if a target topic is missing. Copies that come
+transaction, so a call that dies sends nothing twice. A call sends only if the group's offsets are still those that it
+has looked with, and a later call of the group fences it. Nothing is sent if a target topic is missing. Copies that come
 during a call are left to the next call: a record that is rejected again cannot go round for ever.
 
 What can go wrong: another group sends the same copies again. A reader of the target without `read_committed` may see
@@ -81,7 +82,9 @@ class Requeue:
 
         Raises:
             RefusedStart: this user lacks a right.
-            DeliveryFailed: Kafka refused a record or a transaction. Earlier transactions are complete.
+            DeliveryFailed: Kafka refused a record or a transaction. Earlier transactions are complete. Or another call
+                of the group has sent since `look`; nothing was sent.
+            ReadError: Kafka did not answer.
         """
         smallest = min((limit for _, limit in self._targets.values()), default=BATCH_BYTES)
         settings = {"transactional.id": self._selection.group, "partitioner": "murmur2_random", "log_level": 2}
@@ -112,6 +115,12 @@ class Requeue:
                     f"{step}."
                 ) from error
             raise self._failed(error) from error
+        # From here on no earlier call can commit. What one has committed since this call began is not in our marks.
+        if self._letters.stored_now() != self._letters.stored:
+            raise DeliveryFailed(
+                f"group {self._selection.group}: another call has sent copies of this group since this call began. "
+                f"{NOTHING_SENT} Call again: the next call finds what is left."
+            )
 
     def _failed(self, error: KafkaException) -> DeliveryFailed:
         return DeliveryFailed(

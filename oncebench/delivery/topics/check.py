@@ -32,9 +32,10 @@ _UNFIT: Mapping[int | str, str] = {
     "--bootstrap-server HOST:PORT --add --allow-principal User:NAME {operations} --topic {topic})",
     _INTERNAL: "is internal to Kafka, which keeps its own records there. Name another topic",
 }
-# A broker learns of a new topic some milliseconds after the controller has made it.
-_APPEARS_S = 3.0
-_PAUSE_S = 0.2
+# A broker learns of a new topic some milliseconds after the controller has made it. One that has just started, or was
+# cut off, may lack an old one for as long as it takes to catch up.
+APPEARS_S = 3.0
+PAUSE_S = 0.2
 
 
 def refuse_unfit(
@@ -58,7 +59,7 @@ def refuse_unfit(
             raise _refused(name, use, KafkaError.TOPIC_EXCEPTION, rights)
         if name in _OWN:
             raise _refused(name, use, _INTERNAL, rights)
-    deadline = time.monotonic() + _APPEARS_S
+    deadline = time.monotonic() + APPEARS_S
     while True:
         found = _unfit(admin, topics, limit_s, rights)
         if found is None:
@@ -66,7 +67,7 @@ def refuse_unfit(
         name, code = found
         if code != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
             raise _refused(name, topics[name], code, rights)
-        time.sleep(_PAUSE_S)
+        time.sleep(PAUSE_S)
 
 
 def refuse_compacted(admin: AdminClient, topic: str, use: str) -> None:

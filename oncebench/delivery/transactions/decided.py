@@ -101,6 +101,10 @@ def judge(
     ]
 
 
+# What `Journal.newest_prepared` adds to the names of the sink.
+_ADDED = frozenset({"batch", "partition", "finished"})
+
+
 @dataclass(frozen=True)
 class _Named:
     """A transaction that a decision names."""
@@ -111,7 +115,7 @@ class _Named:
 
     @staticmethod
     def of(entry: Mapping[str, Any]) -> _Named:
-        prepared = {name: value for name, value in entry.items() if name not in ("batch", "partition")}
+        prepared = {name: value for name, value in entry.items() if name not in _ADDED}
         return _Named(int(entry["batch"]), int(entry["partition"]), prepared)
 
     def committed(self, marks: Mapping[int, Mark]) -> bool:

@@ -19,6 +19,7 @@ from typing import Any
 
 from kafka.errors import (
     BrokerResponseError,
+    CoordinatorNotAvailableError,
     KafkaConnectionError,
     KafkaError,
     NodeNotReadyError,
@@ -250,18 +251,35 @@ class Coordinator:
         """
         self.describe([f"{prefix}{NO_ID}"])
 
-    def listed(self, prefix: str) -> list[Transaction]:
+    def listed(self, prefix: str, complete: bool = False) -> list[Transaction]:
         """Returns every transactional id with this prefix and its state; epochs are -1.
 
         The brokers leave out ids that this user may not describe: see `refuse_hidden`.
+
+        Args:
+            complete: waits until every coordinator was asked. Otherwise ids of a broker that is away are missing.
+
+        Raises:
+            KafkaError: a broker gave no answer, or `complete` and a coordinator is away.
         """
-        listings = self._loaded(self._admin.list_transactions)
+        listings = self._loaded(self._complete_listings if complete else self._listings)
         return [
             Transaction(seen.transactional_id, seen.producer_id, -1, str(seen.state.value))
             for broker in listings.values()
             for seen in broker
             if seen.transactional_id.startswith(prefix)
         ]
+
+    def _listings(self) -> Any:
+        wire.refresh_brokers(self._admin)  # a broker may have come back since the client connected
+        return self._admin.list_transactions()
+
+    def _complete_listings(self) -> Any:
+        before = wire.transaction_leaders(self._admin)
+        listings = self._listings()
+        if wire.transaction_leaders(self._admin) != before or not {leader for leader, _ in before} <= listings.keys():
+            raise CoordinatorNotAvailableError("a partition of __transaction_state has no leader, or a new one")
+        return listings
 
     def _loaded(self, read: Callable[..., Any], *arguments: Any) -> Any:
         """Repeats a read while a coordinator loads its transactions or moves to another broker.
@@ -281,8 +299,6 @@ class Coordinator:
                     raise
                 wire.forget_coordinators(self._admin)
                 time.sleep(RETRY_PAUSE_MAX_S)
-                if broker_away:
-                    wire.refresh_brokers(self._admin)
 
     def open_in(self, topic: str) -> list[OpenIn]:
         """Returns a topic's open transactions, from the leaders (DescribeProducers, KIP-664).

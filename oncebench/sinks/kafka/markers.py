@@ -142,6 +142,15 @@ def is_committed(marks: Mapping[int, Mark], partition: int, batch: int) -> bool:
     return partition in marks and marks[partition].batch >= batch
 
 
+def undone(marks: Mapping[int, Mark], decided: Mapping[str, Any]) -> bool:
+    """Whether an entry of `Sink.start`'s `decided` may name a transaction that is not committed yet.
+
+    The coordinator confirms a commit before the marker can be read. A finished batch is confirmed: its marker may be
+    missing still, and comes.
+    """
+    return not decided.get("finished") and not is_committed(marks, decided["partition"], decided["batch"])
+
+
 def _mark(group: str, noted: Noted) -> Mark:
     try:
         more = json.loads(noted.metadata)

@@ -56,7 +56,7 @@ from oncebench.sinks.kafka.coordinator import Coordinator, Outcome, Transaction,
 from oncebench.sinks.kafka.drivers.claims import Claims, fenced_before, holder, note_fenced
 from oncebench.sinks.kafka.drivers.left import LEFT_OPEN
 from oncebench.sinks.kafka.hanging_transactions import OFFSETS_TOPIC, DecisionNotes, end_hanging_transactions, settle
-from oncebench.sinks.kafka.markers import Offsets, is_committed, newest_marks, publish_generation, restore_marks
+from oncebench.sinks.kafka.markers import Offsets, is_committed, newest_marks, publish_generation, restore_marks, undone
 from oncebench.sinks.kafka.names import Names, generation_of
 from oncebench.sinks.kafka.rows.append import Appender
 from oncebench.sinks.kafka.rows.limits import UNKNOWN, Limits, transaction_limits
@@ -170,7 +170,7 @@ class KafkaSink(Sink):
         # A worker uses its id again once a batch is committed. If the marker exists, the id's present transaction
         # belongs to a later, undecided batch. A decided batch that is not committed yet never gets its markers here.
         marks = self._read_marks(stable=False)
-        open_ = [prepared for prepared in decided if not is_committed(marks, prepared["partition"], prepared["batch"])]
+        open_ = [prepared for prepared in decided if undone(marks, prepared)]
         self._done = {(prepared["batch"], self._transaction(prepared)) for prepared in decided if prepared not in open_}
         self._undone = {int(prepared["partition"]) for prepared in open_}
         named = {str(prepared["transactional_id"]) for prepared in open_}
@@ -335,7 +335,7 @@ class KafkaSink(Sink):
         assert self._coordinator is not None, "start() comes first"
         return {
             txn.transactional_id
-            for txn in self._coordinator.listed(self._names.prefix)
+            for txn in self._coordinator.listed(self._names.prefix, complete=True)
             if txn.state != "Empty" or (generation_of(self._names.sink_id, txn.transactional_id) or math.inf) > fenced
         }
 

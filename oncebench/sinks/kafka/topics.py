@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ from pyspark.sql import functions as f
 from oncebench.delivery import quarantine
 from oncebench.delivery.contract import AT_LEAST_ONCE
 from oncebench.delivery.copies import headers as names
-from oncebench.delivery.topics.check import READ, WRITE, refuse_unfit
+from oncebench.delivery.topics.check import APPEARS_S, PAUSE_S, READ, WRITE, refuse_unfit
 from oncebench.kafka_access.forms import to_spark
 
 # The id that a broker gives for a topic without one (Uuid.ZERO_UUID).
@@ -69,11 +70,19 @@ def _header(name: str, content: Column) -> Column:
 def identity(admin: AdminClient, topic: str, limit_s: float) -> dict[str, str]:
     """Returns the ids of the cluster and of a topic (KIP-516); empty if there is no such topic.
 
-    A topic that is deleted and created again has another id. A broker older than 2.8 gives none.
+    A topic that is deleted and created again has another id. A broker older than 2.8 gives none. Asks again for
+    APPEARS_S: a broker that has just started may not know an old topic yet.
 
     Raises:
         KafkaException: the broker does not answer.
     """
+    deadline = time.monotonic() + APPEARS_S
+    while not (found := _identity(admin, topic, limit_s)) and time.monotonic() < deadline:
+        time.sleep(PAUSE_S)
+    return found
+
+
+def _identity(admin: AdminClient, topic: str, limit_s: float) -> dict[str, str]:
     described = admin.describe_topics(TopicCollection([topic]), request_timeout=limit_s)
     try:
         found = {"topic_id": str(described[topic].result().topic_id)}
@@ -86,20 +95,21 @@ def identity(admin: AdminClient, topic: str, limit_s: float) -> dict[str, str]:
 
 
 def output_identity(admin: AdminClient, topic: str, limit_s: float) -> dict[str, str]:
-    """Returns the identity of an output topic; empty if the topic cannot be described.
+    """Returns the identity of an output topic.
 
     Raises:
         RefusedStart: there is no such topic, or this user may not even describe it.
         KafkaException: the broker does not answer.
     """
     try:
-        found = identity(admin, topic, limit_s)
+        found = _identity(admin, topic, limit_s)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise
         found = {}
     if not found:
-        refuse_unfit(admin, {topic: _OUTPUT}, limit_s, _WITH_MARKERS)
+        refuse_unfit(admin, {topic: _OUTPUT}, limit_s, _WITH_MARKERS)  # asks again for some seconds
+        found = identity(admin, topic, limit_s)
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from importlib.metadata import version
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from kafka.admin import KafkaAdminClient
@@ -26,6 +26,8 @@ TESTED_VERSION = "3.0.12"
 # A commit sends a request per partition at once. With kafka-python's default of 5, it refuses the others unsent, which
 # looks like a lost answer: their transactional ids were fenced, and the next batch made new producers.
 IN_FLIGHT = 100_000
+# The broker that leads a partition of it coordinates the transactions in that partition.
+TRANSACTIONS_TOPIC = "__transaction_state"
 PRIVATE_NAMES = (
     "_manager.run",
     "_manager.send",
@@ -132,6 +134,19 @@ def refresh_brokers(admin: Any) -> None:
     """Asks the cluster which brokers it has. Without an answer the client keeps those that it knows."""
     with suppress(KafkaError):
         admin._manager.run(admin._manager.cluster.refresh_metadata)
+
+
+def transaction_leaders(admin: Any) -> list[tuple[int, int]]:
+    """Returns leader (-1: none) and epoch of each partition of the topic in which coordinators keep transactions.
+
+    Empty: there is no such topic yet, or this user may not describe it.
+
+    Raises:
+        KafkaError: no answer.
+    """
+    (topic,) = admin.describe_topics([TRANSACTIONS_TOPIC])
+    partitions = sorted(topic["partitions"], key=itemgetter("partition_index"))
+    return [(partition["leader_id"], partition["leader_epoch"]) for partition in partitions]
 
 
 def ask_leader(admin: Any, request: Any, topic: str, partition: int) -> Any:

@@ -13,7 +13,9 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from oncebench.delivery.copies.requeue import MOST_IN_TRANSACTION
+from oncebench.delivery.copies.letters import Selection, group_of
+from oncebench.delivery.copies.requeue import MOST_IN_TRANSACTION, Requeue
+from oncebench.delivery.errors import DeliveryFailed
 from oncebench.delivery.quarantine import FIELDS, Quarantine
 from oncebench.servers.kafka.broker import KafkaBroker
 from oncebench.sinks.kafka.reader import KafkaReader
@@ -230,6 +232,23 @@ def test_more_copies_than_a_transaction_holds_all_come_back(kafka: KafkaBroker) 
     )
     assert "no copies" not in world.requeue()[1]
     assert len(world.returned()) == 2 * MOST_IN_TRANSACTION
+
+
+def test_of_two_calls_at_once_one_sends_and_the_other_says_call_again(kafka: KafkaBroker) -> None:
+    world = World(kafka)
+    world.send(*numbered(3))
+    world.reject("bad", 0, 1)
+    selection = Selection(world.bad, group_of(world.bad))
+    with Requeue(world.client, selection) as first, Requeue(world.client, selection) as second:
+        for call in (first, second):
+            call.look()
+        first.send()
+        with pytest.raises(DeliveryFailed, match=r"Nothing was sent\. Call again"):
+            second.send()
+    assert world.returned() == [b"v0", b"v1"]
+    world.reject("bad", 2)
+    assert world.requeue()[0] == 0
+    assert world.returned() == [b"v0", b"v1", b"v2"]
 
 
 def test_a_wrong_quarantine_topic_and_a_wrong_address_are_named(kafka: KafkaBroker) -> None:

@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from oncebench.servers.kafka.broker import KafkaBroker
+from oncebench.sinks.kafka import wire
 from oncebench.sinks.kafka.coordinator import Coordinator, EndTxnResult, Outcome, Transaction
 
 pytestmark = pytest.mark.integration
@@ -158,7 +159,11 @@ def test_an_id_that_the_cluster_does_not_know_is_left_out(coordinator: Coordinat
 def test_ids_are_listed_by_prefix_with_their_state(kafka: KafkaBroker, coordinator: Coordinator, topic: str) -> None:
     _, transaction = prepared(kafka, coordinator, topic)
     name = transaction.transactional_id
-    assert [(seen.transactional_id, seen.state) for seen in coordinator.listed(name[:12])] == [(name, "Ongoing")]
+    for complete in (False, True):
+        listed = coordinator.listed(name[:12], complete)
+        assert [(seen.transactional_id, seen.state) for seen in listed] == [(name, "Ongoing")]
+    leaders = {leader for leader, _ in wire.transaction_leaders(coordinator._admin)}
+    assert leaders == coordinator._admin.list_transactions().keys()
     assert coordinator.listed("no-such-prefix") == []
     end(coordinator, transaction, commit=False)
 

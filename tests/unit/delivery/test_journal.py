@@ -64,6 +64,17 @@ def test_decisions_come_in_the_order_of_their_attempts(tmp_path: Path) -> None:
     assert journal.newest_decision() == 5
 
 
+def test_prepared_work_says_whether_spark_has_finished_its_batch(tmp_path: Path) -> None:
+    journal = open_journal(tmp_path, IDENTITY)
+    for batch in (4, 5):
+        journal.decide(
+            batch, 0, {"partitions": [{"partition": 1, "rows": 1, "digest": "", "prepared": {"name": f"of {batch}"}}]}
+        )
+    for newest, finished in ((-1, False), (4, False), (5, True), (6, True)):
+        entry = {"name": "of 5", "batch": 5, "partition": 1, "finished": finished}
+        assert journal.newest_prepared(newest) == [entry]
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [("sink_id", "other"), ("partitions", 3), ("guarantee", "at-most-once"), ("variant", "idempotent"), ("sink", "x")],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from oncebench.delivery.starts.gaps import Gap, Gaps
 from oncebench.delivery.starts.marks import Marks
 from oncebench.delivery.starts.places import Places
 from oncebench.jobs.output import OutputChecks, Target
+from oncebench.jobs.start import start_sink
 from oncebench.sinks.registry import SINKS
 from tests.unit.pipeline.test_positions import checkpoint
 
@@ -25,6 +27,10 @@ class Sunk(Sink):
 
     def __init__(self, marks: dict[int, Mark], identity: str = "one") -> None:
         self.found, self.named = marks, identity
+        self.decided: Sequence[Mapping[str, Any]] = ()
+
+    def start(self, _support: Support, _generation: int, decided: Sequence[Mapping[str, Any]]) -> None:
+        self.decided = decided
 
     def marks(self) -> dict[int, Mark]:
         return self.found
@@ -118,3 +124,15 @@ def test_the_first_start_makes_a_marker_for_each_partition(tmp_path: Path) -> No
     assert {p: mark.batch for p, mark in sink.found.items()} == {0: NO_BATCH, 1: 0}
     del sink.found[0]
     assert "partition 0: no marker is there, and one was made at the first start" in job.refusal(sink)
+
+
+@pytest.mark.parametrize("opened", [True, False])
+def test_a_sink_learns_whether_spark_has_finished_the_newest_decision(tmp_path: Path, opened: bool) -> None:
+    job = Job(tmp_path, "two-phase", opened)
+    prepared = {"partition": 0, "rows": 1, "digest": "", "prepared": {"name": "x"}}
+    job.journal().decide(1, 0, {"partitions": [prepared]})
+    sink, journal = Sunk({p: Mark(1, 1, None) for p in (0, 1)}), job.journal()
+    start_sink(
+        sink, job.target, journal, OutputChecks(job.target, journal, Gaps(journal.folder, None), Places(journal.folder))
+    )
+    assert sink.decided == [{"name": "x", "batch": 1, "partition": 0, "finished": not opened}]

@@ -93,13 +93,65 @@ def test_a_coordinator_that_moved_is_looked_up_again() -> None:
 def test_a_list_waits_for_the_end_of_a_dead_brokers_session(away: type[KafkaError]) -> None:
     coordinator = asking(away, away)
     assert [txn.producer_id for txn in coordinator.listed("a")] == [7]
-    assert coordinator._admin.refreshed == 2, "a cluster without the dead broker lists the others only"
+    assert coordinator._admin.refreshed == 3, "a cluster without the dead broker lists the others only"
 
 
 def test_a_list_waits_no_longer_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coordinators, "REQUEST_TIMEOUT_MS", -1)
     with pytest.raises(KafkaConnectionError):
         asking(KafkaConnectionError).listed("a")
+
+
+class Returning:
+    """kafka-python's client, which has seen broker 1 only. Broker 2 is there again, and leads one of two partitions.
+
+    The first so many descriptions of that partition show no leader.
+    """
+
+    def __init__(self, leaderless: int = 0) -> None:
+        self.leaderless, self.brokers = leaderless, {1: "it.a"}
+        cluster = SimpleNamespace(_coordinators={}, refresh_metadata=self.refresh)
+        self._manager = SimpleNamespace(cluster=cluster, run=lambda call: call())
+
+    def refresh(self) -> None:
+        if self.leaderless <= 0:
+            self.brokers[2] = "it.b"
+
+    def list_transactions(self) -> dict[int, list[Any]]:
+        state = SimpleNamespace(value="Ongoing")
+        return {
+            broker: [SimpleNamespace(transactional_id=name, producer_id=broker, state=state)]
+            for broker, name in self.brokers.items()
+        }
+
+    def describe_topics(self, topics: list[str]) -> list[dict[str, Any]]:
+        self.leaderless -= 1
+        leaders = (1, -1 if self.leaderless >= 0 else 2)
+        parts = [{"partition_index": at, "leader_id": leader, "leader_epoch": 7} for at, leader in enumerate(leaders)]
+        return [{"name": topics[0], "partitions": parts[::-1]}]
+
+
+def of(admin: Any) -> Coordinator:
+    coordinator = Coordinator.__new__(Coordinator)
+    coordinator._admin = admin
+    return coordinator
+
+
+def test_a_list_asks_a_broker_that_came_back_after_the_client_had_connected() -> None:
+    assert [txn.transactional_id for txn in of(Returning()).listed("it.")] == ["it.a", "it.b"]
+
+
+@pytest.mark.parametrize("leaderless", [0, 1, 2, 3])
+def test_a_complete_list_waits_until_every_partition_has_a_leader_that_was_asked(leaderless: int) -> None:
+    found = of(Returning(leaderless)).listed("it.", complete=True)
+    assert [txn.transactional_id for txn in found] == ["it.a", "it.b"]
+
+
+def test_a_complete_list_without_a_coordinator_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinators, "REQUEST_TIMEOUT_MS", 200)
+    assert [txn.transactional_id for txn in of(Returning(99)).listed("it.")] == ["it.a"]
+    with pytest.raises(KafkaError, match="__transaction_state"):
+        of(Returning(99)).listed("it.", complete=True)
 
 
 def test_missing_rights_are_not_waited_for() -> None:

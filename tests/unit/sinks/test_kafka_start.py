@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -36,6 +36,7 @@ class Cluster:
     refuses: type[Exception] | None = None
 
     def __post_init__(self) -> None:
+        self.returning: dict[str, Transaction] = {}  # of a broker that was away: a complete list waits for it
         self.numbers: dict[str, int] = {}
         self.texts: dict[str, str] = {}
         self.marked: list[tuple[str, bool]] = []
@@ -51,7 +52,9 @@ class Cluster:
     def refuse_hidden(self, prefix: str) -> None:
         """This user may see every id."""
 
-    def listed(self, prefix: str) -> list[Transaction]:
+    def listed(self, prefix: str, complete: bool = False) -> list[Transaction]:
+        if complete:
+            self.known |= self.returning
         found = [replace(txn, epoch=-1) for name, txn in self.known.items() if name.startswith(prefix)]
         self.lists += 1
         if self.lists % 3 == 0:
@@ -109,13 +112,13 @@ def place(partition: int, producer_id: int = 11) -> OpenIn:
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Callable[..., KafkaSink]:
-    def started(cluster: Cluster, generation: int = 2) -> KafkaSink:
+    def started(cluster: Cluster, generation: int = 2, decided: Sequence[Mapping[str, Any]] = ()) -> KafkaSink:
         monkeypatch.setattr(kafka, "Coordinator", SimpleNamespace(of=lambda _client: cluster))
         monkeypatch.setattr(KafkaSink, "_check_topics", lambda _self, _guarantee: None)
         monkeypatch.setattr(KafkaSink, "_check_timeout", lambda _self: None)
         sink = KafkaSink("out", "it", 1, {"bootstrap.servers": "127.0.0.1:9", "log_level": 0}, 60_000, "")
         sink._offsets = cast("Any", cluster)
-        sink.start(TWO_PHASE, generation, [])
+        sink.start(TWO_PHASE, generation, decided)
         return sink
 
     return started
@@ -239,8 +242,8 @@ def test_a_check_without_an_answer_does_not_end_the_batch(driver: Callable[..., 
     cluster = Cluster({}, set(), set())
     sink = driver(cluster)
 
-    def away(_prefix: str) -> list[Transaction]:
-        raise NotLeaderForPartitionError
+    def away(_prefix: str, complete: bool = False) -> list[Transaction]:
+        raise NotLeaderForPartitionError(complete)
 
     cluster.listed = away  # type: ignore[method-assign, assignment]
     begins_a_batch(sink)
@@ -298,6 +301,34 @@ def test_an_offset_that_is_no_marker_of_the_sink_counts_as_overwritten(
     assert "consumer group it.marker.0 has offset 0, which is no marker of this sink" in caplog.text
     sink.restore_marks({0: NO_BATCH})
     assert sink.marks() == driver(cluster, 3).marks() == {0: Mark(NO_BATCH, 0, None)}
+
+
+def test_a_start_fences_the_ids_of_a_broker_that_comes_back(driver: Callable[..., KafkaSink]) -> None:
+    cluster = Cluster({}, set(), set())
+    cluster.returning = {OLD: Transaction(OLD, 11, 3, "CompleteCommit")}
+    driver(cluster)
+    assert cluster.taken == [OLD]
+
+
+class Late(Cluster):
+    """Batch 8 of partition 0 is confirmed; its marker can be read when the transaction is complete."""
+
+    def completes(self) -> None:
+        super().completes()
+        if self.known[OLD].state == "CompleteCommit":
+            self.numbers["it.marker.0"] = 8 + 1
+
+
+@pytest.mark.parametrize(("finished", "newest"), [(True, 8), (False, 7)])
+def test_a_start_waits_for_the_marker_of_a_finished_batch_and_spares_one_that_is_open(
+    driver: Callable[..., KafkaSink], finished: bool, newest: int
+) -> None:
+    cluster = Late({OLD: Transaction(OLD, 11, 3, "PrepareCommit")}, set(), set())
+    cluster.numbers["it.marker.0"], cluster.texts["it.marker.0"] = 7 + 1, "{}"
+    prepared = {"transactional_id": OLD, "producer_id": 11, "epoch": 3}
+    sink = driver(cluster, decided=[{**prepared, "batch": 8, "partition": 0, "finished": finished}])
+    assert sink.marks() == {0: Mark(newest, 0, None)}
+    assert cluster.taken == ([OLD] if finished else [])
 
 
 def test_no_marker_is_made_under_a_decided_transaction_that_may_be_open(driver: Callable[..., KafkaSink]) -> None:
