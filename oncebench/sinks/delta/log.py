@@ -9,6 +9,8 @@ Source: Delta's protocol (PROTOCOL.md of delta-io/delta), by delta-rs and by the
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +28,8 @@ from oncebench.delivery.errors import PipelineError
 
 # Spark's names of types -> different names in Delta's schema.
 _RENAMED = {"int": "integer", "bigint": "long", "tinyint": "byte", "smallint": "short"}
+# A part of a checkpoint: its version, its number, and the number of parts.
+_PART = re.compile(r"(\d+)\.checkpoint\.\d{10}\.(\d{10})\.parquet")
 
 
 def column_difference(table: Path, wanted: Mapping[str, str]) -> str | None:
@@ -64,8 +68,8 @@ def columns_of(schema: StructType) -> dict[str, str]:
 
 
 def transactions(log: Path) -> dict[str, int]:
-    """Returns each txnAppId's newest txnVersion, from the newest checkpoint and later commits."""
-    checkpoints = sorted(path for form in ("parquet", "json") for path in log.glob(f"[0-9]*.checkpoint*.{form}"))
+    """Returns each txnAppId's newest txnVersion, from the newest complete checkpoint and later commits."""
+    checkpoints = _complete([path for form in ("parquet", "json") for path in log.glob(f"[0-9]*.checkpoint*.{form}")])
     newest = max(map(version_of, checkpoints), default=-1)
     found: dict[str, int] = {}
     for path in checkpoints:
@@ -75,6 +79,13 @@ def transactions(log: Path) -> dict[str, int]:
         if version_of(path) > newest:
             found |= {action["txn"]["appId"]: action["txn"]["version"] for action in actions(path, "txn")}
     return found
+
+
+def _complete(checkpoints: Sequence[Path]) -> list[Path]:
+    """Returns the checkpoints without those that lack a part: their writer has died, or has not finished."""
+    parts = {path: (match[1], int(match[2])) for path in checkpoints if (match := _PART.fullmatch(path.name))}
+    there = Counter(parts.values())
+    return sorted(path for path in checkpoints if path not in parts or there[parts[path]] == parts[path][1])
 
 
 def _entries(checkpoint: Path) -> list[dict[str, Any]]:

@@ -208,6 +208,24 @@ def test_entries_in_a_v2_checkpoint_of_another_writer_are_found(tmp_path: Path, 
     assert transactions(log) == {"one": 3}
 
 
+def test_a_checkpoint_that_lacks_a_part_does_not_count(tmp_path: Path) -> None:
+    """Its writer has died, or has not finished: the commits before it are still there."""
+
+    def part(version: int, number: int, of: int, app_id: str) -> None:
+        entry = {"appId": app_id, "version": version, "lastUpdated": 1}
+        path = tmp_path / f"{version:020d}.checkpoint.{number:010d}.{of:010d}.parquet"
+        pq.write_table(pa.Table.from_pylist([{"txn": entry}]), path)
+
+    part(3, 1, 2, "one")
+    part(3, 2, 2, "two")
+    (tmp_path / f"{4:020d}.json").write_text(json.dumps({"txn": {"appId": "two", "version": 4}}))
+    for number in (1, 2):
+        part(4, number, 3, "one")
+    assert transactions(tmp_path) == {"one": 3, "two": 4}
+    part(4, 3, 3, "three")
+    assert transactions(tmp_path) == {"one": 4, "three": 4}
+
+
 def test_a_checkpoint_without_any_transaction_is_read(tmp_path: Path) -> None:
     pq.write_table(pa.table({"add": [1]}), tmp_path / f"{7:020d}.checkpoint.parquet")
     assert transactions(tmp_path) == {}
