@@ -1,7 +1,8 @@
 """Reads from reports what a plan is computed from: one `Point` per healthy run.
 
-Promise: pure functions of stored reports. A run counts if its guarantee was kept, its generator was punctual, and only
-the load, partitions, trigger and batch limit differ from the defaults of `oncebench run`.
+Promise: pure functions of stored reports. A run counts if its guarantee was kept, its generator was punctual, it kept
+up with its load, and only the fields `_PLANNED` differ from the defaults of `oncebench run`. All runs are of one
+machine.
 """
 
 from __future__ import annotations
@@ -10,22 +11,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from oncebench.errors import ExitCode, UserError
+from oncebench.report.comparisons.paired import machine_of
+from oncebench.report.comparisons.sustained import backlog_in_latency
 from oncebench.report.measures.metrics import BY_NAME, cpu_ms_of_a_batch, field, figure, flat_out
+from oncebench.report.outcome import is_healthy
 from oncebench.report.schema import Report
 from oncebench.scenario.cell import Cell
 
-# Settings with an effect on speed that a plan has no term for. A run with another value would bend the fit.
-_AS_BY_DEFAULT = (
-    "open_sessions",
-    "record_bytes",
-    "shape",
-    "checkpoint_writing",
-    "state_store",
-    "spark_conf",
-    "brokers",
-    "generators",
-    "observers",
-)
+# The fields of a cell that a plan has terms for, and those without an effect on a batch: how long the load is, its
+# seed, and how much of it is not measured. A run with another value of any other field would bend the fit.
+_PLANNED = frozenset({"rate", "partitions", "trigger_ms", "max_events_per_batch", "sessions", "seed", "warmup_s"})
 
 
 @dataclass(frozen=True)
@@ -72,22 +68,36 @@ class Point:
 
 
 def points(reports: Iterable[Report], sink: str, guarantee: str, variant: str) -> list[Point]:
-    """The points of all runs of this sink, guarantee and variant."""
-    found = (_point(report) for report in reports if describes(report, sink, guarantee, variant))
-    return [point for point in found if point is not None]
+    """The points of all runs of this sink, guarantee and variant.
+
+    Raises:
+        UserError: the runs are of several machines, whose costs differ by a factor (exit code 2).
+    """
+    found = [(report, _point(report)) for report in reports if describes(report, sink, guarantee, variant)]
+    machines = sorted({machine_of(report) or "unknown" for report, point in found if point is not None})
+    if len(machines) > 1:
+        raise UserError(
+            f"the runs of {sink} {guarantee} {variant} are of {len(machines)} machines ({'; '.join(machines)}), and a "
+            "plan is for one. Give --from a file of one machine, or give --measure instead, which runs the cells here",
+            exit_code=ExitCode.USAGE,
+        )
+    return [point for _, point in found if point is not None]
 
 
 def describes(report: Report, sink: str, guarantee: str, variant: str) -> bool:
-    """Whether a report is of a healthy run of this configuration, with all other settings at their defaults."""
+    """Whether a report is of a healthy run of this configuration that kept up, with only `_PLANNED` fields changed.
+
+    A field that an older report lacks had its default.
+    """
     cell = report["cell"]
     config: dict[str, Any] = dict(report.get("config", {}))
     usual = Cell(sink, guarantee, variant).as_json()
     return (
         (cell["sink"], cell["guarantee"], cell["variant"]) == (sink, guarantee, variant)
-        and not cell["faults"]
-        and not cell["random_kills"]
+        and is_healthy(report)
         and not report.get("probe")
-        and all(config.get(name, usual[name]) == usual[name] for name in _AS_BY_DEFAULT)
+        and not backlog_in_latency(report)
+        and all(config.get(name, usual[name]) == usual[name] for name in usual.keys() - _PLANNED)
     )
 
 

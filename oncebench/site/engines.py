@@ -6,24 +6,20 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from oncebench.report.tables.engines import by_machine, headings, lines
+from oncebench.report.tables.engines import by_place, headings, lines, notes_on
 from oncebench.site.stored import ENGINES, Stored
 
 
 def as_json(others: Sequence[Stored]) -> list[dict[str, Any]]:
-    """The tables, one per machine, each with its files and the versions in them."""
+    """The tables, one per machine and version, each with its notes and its files."""
     tables = []
-    for machine, reports in by_machine(each.report for each in others).items():
-        versions: dict[str, list[str]] = {}
+    for place, reports in by_place(each.report for each in others).items():
         here = set(map(id, reports))
-        for each in others:
-            if id(each.report) in here:
-                commit = each.report.get("environment", {}).get("commit") or "unknown"
-                versions.setdefault(f"{ENGINES}/{each.file}", []).append(commit)
         tables.append({
-            "machine": machine,
+            "place": place,
             "headings": list(headings(reports)[2:-1]),
             "rows": [asdict(line) for line in lines(reports)],
-            "files": [{"file": file, "versions": list(dict.fromkeys(found))} for file, found in versions.items()],
+            "notes": notes_on(reports),
+            "files": list(dict.fromkeys(f"{ENGINES}/{each.file}" for each in others if id(each.report) in here)),
         })  # fmt: skip
     return tables

@@ -16,7 +16,7 @@ from oncebench.measure import exit_code
 from oncebench.report.report import numbered
 from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
 from oncebench.report.schema import Report
-from oncebench.report.tables.engines import SERIES, by_machine, is_of_series, is_of_spark, lines, markdown
+from oncebench.report.tables.engines import SERIES, by_place, is_of_series, is_of_spark, lines, markdown
 from peers.command import run
 from peers.headline.plan import ROWS, Row, cells, engine_of
 
@@ -81,7 +81,7 @@ def main(only: str, rounds: int, seed: int, files: tuple[Path, ...], work_dir: P
 
 def _text(rows: Sequence[Row], reports: Sequence[Report]) -> str:
     chosen = [report for row in rows for report in reports if row.has(report)]
-    found = [line for reports in by_machine(chosen).values() for line in lines(reports)]
+    found = [line for reports in by_place(chosen).values() for line in lines(reports)]
     commands = "\n".join(dict.fromkeys(command for line in found for command in line.commands))
     return f"{markdown(chosen)}\nThe runs, each as one command:\n\n{commands}\n"
 

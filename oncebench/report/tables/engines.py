@@ -2,8 +2,9 @@
 
 A row is an engine under one guarantee. It has three loads: flat out, steady, and killed (`python -m peers.headline`
 makes them). A figure is the median over the rounds, with the lowest and the highest. Lost and duplicated rows are sums
-over all rounds. A missing figure is `-`. Runs of different machines never share a table (`by_machine`). Interrupted
-runs do not count, and a run that has no speed elsewhere has none here.
+over all rounds. A missing figure is `-`. Runs of different machines or versions never share a table (`by_place`).
+Interrupted runs do not count, and a figure that a run does not have elsewhere is missing here too. The one exception is
+the processor time per event of a steady load, which has a note (`notes_on`).
 """
 
 from __future__ import annotations
@@ -15,18 +16,27 @@ from typing import Any
 
 from oncebench.audit.verdict import Verdict
 from oncebench.lab.engine import SPARK
-from oncebench.report.measures.metrics import has_speed
+from oncebench.report.measures.metrics import Getter, field, has_speed, latency
 from oncebench.report.schema import Report
 from oncebench.report.tables.grid import grid
+from oncebench.report.tables.notes import FELL_BEHIND, fell_behind, notes
 
 FLAT_OUT, STEADY, KILLED = "flat out", "steady", "killed"
-_TIMED = (FLAT_OUT, STEADY)
 NONE = "-"
+# Follows the heading of a column that has a note of its own.
+MARK = "*"
 # How the files and the reports of such a series are named.
 SERIES = "headline-"
 # The suite's own pipeline in words: with our sink, and with the one that Spark ships.
 OURS, SHIPPED = "Spark, our sink", "Spark, its own sink"
 _SHIPPED_VARIANT = "native"
+# The latencies of this table, by their names in the notes.
+_NOTED = ("p50 ms", "p99 ms")
+# The first figures of a line are medians, each with its range if there are several runs.
+_SPREADS, _TO = 5, " to "
+_EVENTS_PER_S: Getter = field("throughput", "events_per_s")
+# Processor time per event of engine and broker: seconds per million are microseconds per one.
+_CPU_US: Getter = field("cpu_s_per_million_events")
 
 
 @dataclass(frozen=True)
@@ -38,6 +48,7 @@ class Line:
         guarantee, variant: of the cell.
         figures: the texts between variant and verdict.
         verdicts: the verdicts other than `kept`, each with its anomalies; `kept` if there is no other.
+        behind: whether most of the steady runs fell behind their load, so that the latencies include the backlog.
         commands: the command of each load, from its first run.
     """
 
@@ -46,13 +57,15 @@ class Line:
     variant: str
     figures: tuple[str, ...]
     verdicts: tuple[tuple[str, str], ...]
+    behind: bool
     commands: tuple[str, ...]
 
     @property
     def cells(self) -> tuple[str, ...]:
         """The texts below the headings."""
-        verdicts = ", ".join(f"{verdict} ({codes})" if codes else verdict for verdict, codes in self.verdicts)
-        return self.engine, f"{self.guarantee}, {self.variant}", *self.figures, verdicts
+        marks = [f"{verdict} ({codes})" if codes else verdict for verdict, codes in self.verdicts]
+        marks += [FELL_BEHIND] if self.behind else []
+        return self.engine, f"{self.guarantee}, {self.variant}", *self.figures, ", ".join(marks)
 
 
 def is_of_series(report: Report) -> bool:
@@ -60,25 +73,40 @@ def is_of_series(report: Report) -> bool:
     return report.get("series", "").startswith(SERIES)
 
 
-def by_machine(reports: Iterable[Report]) -> dict[str, list[Report]]:
-    """The reports that count, by the machine that they ran on, in words."""
+def by_place(reports: Iterable[Report]) -> dict[str, list[Report]]:
+    """The reports that count, by the machine and the version that they ran on, in words."""
     found: dict[str, list[Report]] = {}
     for report in reports:
         if not report.get("interrupted"):
             facts = report.get("environment", {})
             cores, cpu = facts.get("cores") or "unknown", facts.get("cpu") or "of unknown kind"
-            found.setdefault(f"{cores} cores, {cpu}", []).append(report)
+            version = facts.get("commit") or "unknown"
+            found.setdefault(f"{cores} cores, {cpu}, version {version}", []).append(report)
     return found
 
 
-def headings(reports: Iterable[Report]) -> tuple[str, ...]:
+def headings(reports: Sequence[Report]) -> tuple[str, ...]:
     """The headings; the rate is that of the steady runs."""
-    rates = sorted({report["config"]["rate"] for report in reports if load_of(report) == STEADY})
-    at = f" at {', '.join(f'{rate:,.0f}' for rate in rates)}/s" if rates else ", steady"
+    at, mark = _at_rate(reports), MARK if _timed(reports, STEADY) else ""
     return (
         "engine", "guarantee, variant", "events/s, flat out", "CPU per event, flat out", f"p50{at}", f"p99{at}",
-        f"CPU per event{at}", "killed", "lost", "duplicated", "verdict",
+        f"CPU per event{at}{mark}", "killed", "lost", "duplicated", "verdict",
     )  # fmt: skip
+
+
+def notes_on(reports: Sequence[Report]) -> list[str]:
+    """The notes below the table of these reports, a line each."""
+    steady, found = _timed(reports, STEADY), list(lines(reports))
+    made = []
+    if any(text != NONE and _TO not in text for line in found for text in line.figures[:_SPREADS]):
+        made.append("A figure without a range is of one run.")
+    if steady:
+        made.append(
+            f"{MARK}: no price. Much of this work does not depend on the number of events, and a pipeline that starts "
+            "each batch at once uses what the machine has. Compare CPU per event flat out."
+        )
+    behind = any(line.behind for line in found)
+    return [*made, *filter(None, notes(steady, _NOTED, behind).splitlines())]
 
 
 def lines(reports: Sequence[Report]) -> Iterator[Line]:
@@ -90,17 +118,18 @@ def lines(reports: Sequence[Report]) -> Iterator[Line]:
     for (engine, guarantee, variant), found in groups.items():
         commands = {load_of(report): report["reproduce"] for report in reversed(found)}
         loads = (load for load in (FLAT_OUT, STEADY, KILLED) if load in commands)
-        yield Line(
-            engine, guarantee, variant, _figures(found), _verdicts(found), tuple(commands[load] for load in loads)
-        )
+        ordered = tuple(commands[load] for load in loads)
+        behind = fell_behind(_timed(found, STEADY))
+        yield Line(engine, guarantee, variant, _figures(found), _verdicts(found), behind, ordered)
 
 
 def markdown(reports: Sequence[Report]) -> str:
-    """A table per machine in Markdown; empty without a report."""
+    """A table per machine and version in Markdown, with its notes; empty without a report."""
     tables = []
-    for machine, found in by_machine(reports).items():
+    for place, found in by_place(reports).items():
         table = grid([headings(found), *(line.cells for line in lines(found))], right_from=2)
-        tables.append(f"{machine}:\n\n{table}")
+        below = "".join(f"\n{note}\n" for note in notes_on(found))
+        tables.append(f"{place}:\n\n{table}{below}")
     return "\n".join(tables)
 
 
@@ -129,24 +158,30 @@ def _name(report: Report) -> str:
 
 
 def _figures(reports: Sequence[Report]) -> tuple[str, ...]:
-    fast, steady = ([each for each in reports if load_of(each) == load and has_speed(each)] for load in _TIMED)
+    fast, steady = (_timed(reports, load) for load in (FLAT_OUT, STEADY))
     killed = [each for each in reports if load_of(each) == KILLED]
     kills = sum(fault["hit"] for each in killed for fault in each["faults"])
     return (
-        _spread((each["throughput"]["events_per_s"] for each in fast), "{:,.0f}"),
-        _spread(map(_cpu_us, fast), "{:.1f}", " µs"),
-        _spread((each["latency_ms"]["p50"] for each in steady), "{:,.0f}", " ms"),
-        _spread((each["latency_ms"]["p99"] for each in steady), "{:,.0f}", " ms"),
-        _spread(map(_cpu_us, steady), "{:.0f}", " µs"),
+        _spread(map(_EVENTS_PER_S, fast), "{:,.0f}"),
+        _spread(map(_CPU_US, fast), "{:.1f}", " µs"),
+        _spread(map(latency("p50"), steady), "{:,.0f}", " ms"),
+        _spread(map(latency("p99"), steady), "{:,.0f}", " ms"),
+        _spread(map(_CPU_US, steady), "{:.0f}", " µs"),
         f"{kills} times" if killed else NONE,
         _sum(killed, "lost"),
         _sum(killed, "duplicated"),
     )
 
 
-def _cpu_us(report: Report) -> float | None:
-    """Processor time per event of engine and broker."""
-    return report["cpu_s_per_million_events"]
+def _timed(reports: Iterable[Report], load: str) -> list[Report]:
+    """The runs of a load whose times and prices describe their cell."""
+    return [report for report in reports if load_of(report) == load and has_speed(report)]
+
+
+def _at_rate(reports: Iterable[Report]) -> str:
+    """The load of the steady runs, as headings have it: ` at 3,000/s`."""
+    rates = sorted({report["config"]["rate"] for report in reports if load_of(report) == STEADY})
+    return f" at {', '.join(f'{rate:,.0f}' for rate in rates)}/s" if rates else ", steady"
 
 
 def _spread(values: Iterable[float | None], form: str, unit: str = "") -> str:
@@ -154,7 +189,7 @@ def _spread(values: Iterable[float | None], form: str, unit: str = "") -> str:
     if not known:
         return NONE
     text = f"{form.format(median(known))}{unit}"
-    return text if len(known) == 1 else f"{text} ({form.format(min(known))} to {form.format(max(known))})"
+    return text if len(known) == 1 else f"{text} ({form.format(min(known))}{_TO}{form.format(max(known))})"
 
 
 def _sum(reports: Sequence[Report], what: str) -> str:

@@ -12,6 +12,11 @@ from oncebench.report.comparisons.paired import Difference
 from oncebench.site.answer.headline import Answer, Kills
 from oncebench.site.pack import short
 
+# An unclear ratio whose interval ends above this is named with that end. Medians of the thirds of one steady run differ
+# by up to a fifth (`sustained.LATENCY_RISE`). So a larger difference is one that a user would notice, and an interval
+# that reaches it is a lack of rounds rather than a sign of no cost.
+OPEN_END = 1.25
+
 
 def sentences(answers: Sequence[Answer]) -> list[str]:
     """The answer in one sentence, then what the weaker guarantees did under the same kind of kills."""
@@ -31,11 +36,16 @@ def _cost(answers: Iterable[Answer]) -> str:
         for answer in answers
         if (cost := answer.costs.get("p99_ms")) and (ratio := cost.ratio) and ratio.has_interval
     }
-    equal = [sink for sink, ratio in ratios.items() if not ratio.shows(1.0)]
+    equal = [f"{sink}{_open_end(ratio)}" for sink, ratio in ratios.items() if not ratio.shows(1.0)]
     parts = [f"adds no clear p99 latency into {listed(equal)}"] if equal else []
     clear = [f"{_times(ratio)} the p99 latency into {sink}" for sink, ratio in ratios.items() if ratio.shows(1.0)]
     parts += [f"takes {listed(clear)}"] if clear else []
     return f"exactly-once {', but '.join(parts)}" if parts else ""
+
+
+def _open_end(ratio: Difference) -> str:
+    """Names the cost that the rounds of an unclear ratio do not exclude; empty for a small one."""
+    return f" (could be up to {short(ratio.high):.2f} times)" if ratio.high > OPEN_END else ""
 
 
 def _times(ratio: Difference) -> str:

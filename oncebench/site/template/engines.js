@@ -1,4 +1,4 @@
-// The tables of engines, one per machine. Without a series of several engines, the part is not on the page.
+// The tables of engines, one per machine and version. Without a series of several engines, the part is not on the page.
 
 function showEngines() {
   if (!DATA.engines.length) return $("engines").remove();
@@ -6,9 +6,9 @@ function showEngines() {
     "engines-table",
     DATA.engines.flatMap((one) => [
       table(
-        `Engines under each guarantee, into Kafka, on ${one.machine}`,
+        `Engines under each guarantee, into Kafka, on ${one.place}`,
         ["engine, guarantee, variant", ...one.headings, "verdict"],
-        one.rows.map(({ engine, guarantee, variant, figures, verdicts }) => [
+        one.rows.map(({ engine, guarantee, variant, figures, verdicts, behind }) => [
           el(
             "span",
             { class: "configuration" },
@@ -17,19 +17,19 @@ function showEngines() {
             el("span", {}, variant),
           ),
           ...figures,
-          verdicts.map(([verdict, codes]) => outcomeTag(verdict, codes)),
+          [
+            ...verdicts.map(([verdict, codes]) => outcomeTag(verdict, codes)),
+            behind ? el("span", { class: "size" }, "fell behind") : null,
+          ],
         ]),
         { sticky: 1, numeric: one.headings.map((_, at) => at + 1) },
       ),
+      ...one.notes.map((note) => el("p", { class: "hint" }, note)),
       el(
         "p",
         { class: "hint" },
         "Reports: ",
-        one.files.map(({ file, versions }, at) => [
-          at ? "; " : "",
-          el("a", { href: file }, file),
-          ` (version ${versions.join(", ")})`,
-        ]),
+        one.files.map((file, at) => [at ? "; " : "", el("a", { href: file }, file)]),
       ),
       el(
         "details",

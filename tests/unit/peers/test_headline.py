@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,8 +11,10 @@ from click.testing import CliRunner
 
 from oncebench.errors import UserError
 from oncebench.lab.engine import SPARK
+from oncebench.report.configuration import configuration_of
 from oncebench.report.tables import engines
 from oncebench.report.tables.engines import STEADY
+from oncebench.site.stored import engines_in
 from peers.headline.__main__ import main
 from peers.headline.plan import LOADS, ROWS, Row, cells, engine_of
 from tests import ROOT
@@ -72,6 +75,25 @@ def test_stored_reports_are_printed_without_a_run(tmp_path: Path) -> None:
     others = ROOT / "results" / "runs" / "costs-price-kafka.jsonl"
     refused = CliRunner().invoke(main, ["--from", str(others)]).exception
     assert "of this command. Give a file headline-*.jsonl" in str(refused)
+
+
+@pytest.mark.parametrize(
+    ("page", "heading"),
+    [("README.md", "## Next to Flink and Kafka Streams"), ("docs/peers.md", "## One table of all engines")],
+)
+def test_a_page_states_the_rounds_of_the_published_series_and_has_its_figures(page: str, heading: str) -> None:
+    text = (ROOT / page).read_text()
+    section = text[text.index(heading) :].split("\n## ")[0]
+    reports = [each.report for each in engines_in(ROOT / "results")]
+    runs = Counter((engines.load_of(each), engines.engine_of(each), *configuration_of(each)) for each in reports)
+    assert ("One round" in section) == (set(runs.values()) == {1})
+    head, _, *rows = [row for row in map(_cells_of, section.splitlines()) if len(row) > 8]
+    found = [dict(zip(engines.headings(reports), line.cells, strict=True)) for line in engines.lines(reports)]
+    assert rows == [tuple(row[heading] for heading in head) for row in found]
+
+
+def _cells_of(line: str) -> tuple[str, ...]:
+    return tuple(text.strip() for text in line.strip("|").split("|")) if line.startswith("|") else ()
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -13,8 +14,10 @@ from oncebench.errors import ExitCode, UserError
 from oncebench.planning.choice import MOST_BUSY, beyond, choose, transaction_timeout_s
 from oncebench.planning.held_out import errors
 from oncebench.planning.model import Costs, Line, duration_ms, fit, forecast, processor_ms
-from oncebench.planning.points import Point, Setting, describes
+from oncebench.planning.points import Point, Setting, describes, points
 from oncebench.planning.text import command_text, errors_text, plan_text
+from oncebench.report.schema import Report
+from oncebench.scenario.cell import Cell
 from tests import sample_reports
 
 TRUE = Costs(Line(150.0, 8.0, 0.008), Line(170.0, 6.0, 0.014), 1.05, 1.3, ())
@@ -104,6 +107,44 @@ def test_only_healthy_runs_count() -> None:
     assert not describes(faulted, "kafka", "exactly-once", "two-phase")
     assert describes(healthy, "kafka", "exactly-once", "two-phase")
     assert not describes(healthy, "kafka", "exactly-once", "idempotent")
+
+
+def healthy_report(**config: Any) -> dict[str, Any]:
+    """A report that has a point, with these fields of its cell."""
+    chosen = {"sink": "kafka", "guarantee": "exactly-once", "variant": "two-phase"}
+    made = next(each for each in sample_reports.healthy(1) if each["cell"].items() >= chosen.items())
+    made["batches"]["input_rows"] = 600.0
+    return {**made, "config": {**made["config"], **config}}
+
+
+def points_of(*reports: dict[str, Any]) -> list[Point]:
+    return points(cast("list[Report]", list(reports)), "kafka", "exactly-once", "two-phase")
+
+
+PLANNED = {"rate", "sessions", "seed", "partitions", "trigger_ms", "max_events_per_batch", "warmup_s"}
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Cell)])
+def test_a_run_counts_only_if_nothing_else_than_the_plan_chooses_differs(name: str) -> None:
+    usual = Cell("kafka", "exactly-once", "two-phase").as_json()[name]
+    other = {str: "another", list: ["another"], float: 7.0}.get(type(usual), 7)
+    assert len(points_of(healthy_report())) == 1
+    assert len(points_of(healthy_report(**{name: other}))) == (name in PLANNED)
+
+
+def test_a_run_that_fell_behind_does_not_count() -> None:
+    growing = {"lag_slope": 0.4, "lag_slope_error": 0.01, "latency_rise": 3.0}
+    assert points_of({**healthy_report(), "steadiness": growing}) == []
+
+
+def test_runs_of_several_machines_are_refused() -> None:
+    here = healthy_report()
+    there = {**here, "environment": {**here["environment"], "cpu": "another processor"}}
+    assert len(points_of(here, here)) == 2
+    with pytest.raises(UserError, match=r"2 machines \(a processor, 2 cores; another processor, 2 cores\)") as refused:
+        points_of(here, there)
+    assert refused.value.exit_code == ExitCode.USAGE
+    assert len(points_of(here, {**there, "probe": True})) == 1
 
 
 def test_an_impossible_latency_is_refused_with_the_lowest_one() -> None:

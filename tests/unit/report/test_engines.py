@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from oncebench.report.schema import Report
-from oncebench.report.tables.engines import FLAT_OUT, KILLED, STEADY, by_machine, headings, is_of_spark, lines, markdown
+from oncebench.report.tables.engines import FLAT_OUT, KILLED, STEADY, by_place, headings, is_of_spark, lines, markdown
 
 CONFIGS: dict[str, dict[str, Any]] = {FLAT_OUT: {"rate": "max"}, STEADY: {"rate": 3000.0}, KILLED: {"rate": 1000.0}}
 
@@ -20,6 +20,7 @@ def report(load: str, variant: str = "two-phase", engine: str = "spark", **more:
             "sink": "kafka",
             "guarantee": "exactly-once",
             "variant": variant,
+            "faults": [],
             "random_kills": 3 if load == KILLED else 0,
         },
         "config": CONFIGS[load],
@@ -107,7 +108,7 @@ def test_interrupted_and_late_runs_count_for_nothing() -> None:
     wrong = report(FLAT_OUT, verdict="broken", broken_by=["DUP"], throughput={"events_per_s": 1.0})
     made = line(report(STEADY), late, report(FLAT_OUT), wrong)
     assert (made[2], made[4], made[-1]) == ("80,000", "300 ms", "broken (DUP)")
-    assert by_machine([report(STEADY, interrupted=True)]) == {}
+    assert by_place([report(STEADY, interrupted=True)]) == {}
 
 
 def test_only_kills_that_happened_count() -> None:
@@ -115,8 +116,42 @@ def test_only_kills_that_happened_count() -> None:
     assert line(report(KILLED, faults=[{**missed, "hit": True}, missed, missed]))[7] == "1 times"
 
 
-def test_each_machine_has_a_table_of_its_own() -> None:
-    one, other = ({"cores": 2, "cpu": cpu} for cpu in ("A", "B"))
-    reports = [report(STEADY, environment=one), report(STEADY, environment=other)]
-    assert list(by_machine(reports)) == ["2 cores, A", "2 cores, B"]
+@pytest.mark.parametrize(
+    ("other", "place"),
+    [
+        ({"cpu": "B", "commit": "c1"}, "2 cores, B, version c1"),
+        ({"cpu": "A", "commit": "c2"}, "2 cores, A, version c2"),
+    ],
+)
+def test_each_machine_and_each_version_has_a_table_of_its_own(other: dict[str, Any], place: str) -> None:
+    environments = [{"cores": 2, "cpu": "A", "commit": "c1"}, {"cores": 2, **other}]
+    reports = [report(STEADY, environment=each) for each in environments]
+    assert list(by_place(reports)) == ["2 cores, A, version c1", place]
     assert markdown(reports).count("exactly-once, two-phase") == 2
+
+
+def test_a_run_that_fell_behind_is_marked_as_in_the_other_tables() -> None:
+    growing = {"lag_slope": 0.4, "lag_slope_error": 0.01, "latency_rise": 3.0}
+    behind = report(STEADY, steadiness=growing)
+    assert line(behind, report(KILLED))[-1] == "kept, fell behind"
+    assert "latencies of this row include the backlog" in markdown([behind])
+    assert line(behind, report(STEADY), report(STEADY))[-1] == "kept", "most of the runs decide"
+    assert "fell behind" not in markdown([report(STEADY)])
+
+
+def test_a_p99_of_too_few_sessions_is_missing() -> None:
+    few = report(STEADY, latency_ms={"p50": 300.0, "p99": 500.0, "n": 400})
+    assert line(few)[4:6] == ["300 ms", "-"]
+    assert "p99 is missing for 1 run: it needs 100 sessions" in markdown([few])
+
+
+def test_the_processor_time_of_a_steady_load_has_a_note() -> None:
+    steady = [report(STEADY), report(FLAT_OUT)]
+    assert headings(steady)[6] == "CPU per event at 3,000/s*"
+    assert "*: no price. " in markdown(steady)
+    assert "no price" not in markdown([report(FLAT_OUT)])
+
+
+def test_a_figure_of_one_run_is_no_median() -> None:
+    assert "A figure without a range is of one run." in markdown([report(STEADY)])
+    assert "of one run" not in markdown([report(STEADY), report(STEADY), report(KILLED)])

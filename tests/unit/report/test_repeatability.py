@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import time
-from itertools import combinations
-from statistics import NormalDist
+from itertools import combinations, permutations
+from math import factorial
+from statistics import NormalDist, fmean
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from oncebench.report.comparisons.repeatability import (
     repetition_interval,
 )
 from oncebench.report.measures.metrics import BY_NAME
+from tests import ROOT
 from tests.unit.report.test_paired import OF, rounds
 
 BATCH = BY_NAME["batch_ms"]
@@ -156,6 +158,18 @@ def test_the_noise_floor_divides_each_round_by_the_previous() -> None:
     (few,) = settings(series(*[0.0] * 4)).values()
     assert noise_floor(few, BATCH, OF) is None
     assert noise_markdown(series(*[0.0] * 4), [BATCH]) == ""
+
+
+def test_the_noise_floor_of_one_series_contains_1_as_often_as_the_page_says() -> None:
+    def contains_1(order: tuple[float, ...]) -> bool:  # without a drift every order of five rounds is as likely
+        (found,) = settings(series(*(value - 100.0 * (at + 1) for at, value in enumerate(order)))).values()
+        floor = noise_floor(found, BATCH, OF)
+        assert floor is not None
+        return floor.low <= 1.0 <= floor.high
+
+    share = fmean(map(contains_1, permutations((800.0, 870.0, 960.0, 1_010.0, 1_200.0))))
+    assert share == pytest.approx(1 - 2 / factorial(5))
+    assert f"it contains 1 in {share:.1%} ".replace("%", " %") in (ROOT / "docs" / "reading_the_tables.md").read_text()
 
 
 @pytest.mark.parametrize("named", [True, False])

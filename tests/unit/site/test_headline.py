@@ -79,6 +79,11 @@ def test_sentence_names_clear_and_unclear_costs_and_what_kills_did() -> None:
     ]
 
 
+def test_sentence_names_the_cost_that_too_few_rounds_do_not_exclude() -> None:
+    made = [answer("a", ratio(1.04, 0.88, 1.95), {}), answer("b", ratio(0.95, 0.5, 1.25), {})]
+    assert sentences(made) == ["Exactly-once adds no clear p99 latency into a (could be up to 1.95 times) and b."]
+
+
 def test_sentence_reports_rows_that_exactly_once_lost() -> None:
     (first,) = sentences([answer("a", ratio(1.0, 0.9, 1.1, rounds=2), {EXACTLY_ONCE: (9, 20, 40)})])
     assert first == "In 9 kills exactly-once lost 20 rows and duplicated 40."  # too few rounds: no word about cost
