@@ -42,7 +42,8 @@ from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir
 from oncebench.report.schema import Report
 from oncebench.report.tables import fault_matrix, fault_text
 from oncebench.scenario.cell import Cell
-from oncebench.scenario.fault_matrix import EVERYDAY, FAMILIES, Row, cells, left_out, rows, seeds_for
+from oncebench.scenario.matrix.cells import Row, cells, left_out, rows, seeds_for
+from oncebench.scenario.matrix.families import EVERYDAY, FAMILIES
 from oncebench.scenario.supports import require_sinks
 from oncebench.scenario.workloads import WORKLOADS
 from oncebench.servers.sink_servers import ours
