@@ -17,7 +17,7 @@ from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONC
 from oncebench.delivery.failpoints import FIRST_BATCH, Fault, parse_fault
 from oncebench.delivery.protocols import exactly_once_two_phase, protocol_of
 from oncebench.faults.catalogue import why_not_applicable, why_not_here
-from oncebench.faults.setups import why_not_in_object_store, why_not_on_master, why_not_with_brokers
+from oncebench.faults.setups import why_not_in_setup
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import checked_fault
 from oncebench.scenario.matrix.families import FAMILIES, REPLAY, Family, columns, paired
@@ -106,12 +106,8 @@ def _faults(family: Family, row: Row) -> Iterator[tuple[str, Fault]]:
 
 
 def _impossible(family: Family, fault: Fault, base: Cell, ours: frozenset[str] | None) -> str | None:
-    return (
-        why_not_here(fault, ours)
-        or why_not_with_brokers(fault, family.brokers or base.brokers)
-        or why_not_on_master(fault, base.spark_text, base.on_cluster, base.on_this_machine)
-        or why_not_in_object_store(fault, base.checkpoint)
-    )
+    setup = replace(base, brokers=family.brokers or base.brokers)
+    return why_not_here(fault, ours) or why_not_in_setup(fault, setup)
 
 
 def _pointless(row: Row, family: Family, fault: Fault, workload: str) -> str | None:
