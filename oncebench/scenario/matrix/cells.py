@@ -114,7 +114,7 @@ def _pointless(row: Row, family: Family, fault: Fault, workload: str) -> str | N
     sink = suite_sinks()[row.sink]
     if (why := WORKLOADS[workload].why_not_fault(fault)) is not None:
         return f"with {workload}, it {why}"
-    expire = sink.prepared_expire and protocol_of(sink.kind, row.support) is exactly_once_two_phase
+    expire = sink.kind.timeout_limit and protocol_of(sink.kind, row.support) is exactly_once_two_phase
     if family.timeout_ms is not None and not expire:
         return f"{row.sink} {row.support.variant} has no transaction that a time-out would abort"
     return why_not_applicable(fault, sink, row.support)
