@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 
 # Anomalies that a cell may show beyond its guarantee, with the reason. Keys: (fault, guarantee, variant).
-_CLAIMS_GONE = "the claims stand in the checkpoint: with an older one, or none, what was claimed is written once more"
-_NOT_ON_DISK = (
-    "its COMMIT does not wait for the disk: a PostgreSQL that is killed forgets rows that were read, and gives "
-    "their positions to others"
+_CLAIMS_GONE = (
+    "The checkpoint holds the claims. With an older checkpoint, or none, the pipeline writes claimed rows again"
 )
-_QUERY_GONE = "Delta knows a batch by its query's id, which stood in the checkpoint: a new query writes all once more"
+_NOT_ON_DISK = (
+    "Its COMMIT does not wait for the disk. A killed PostgreSQL loses rows that were read, and gives their positions "
+    "to other rows"
+)
+_QUERY_GONE = "Delta identifies a batch by the query id in the checkpoint. A new query writes all rows again"
 LIMITS: Mapping[tuple[str, str, str], Mapping[str, str]] = {
     ("kill-postgres", AT_MOST_ONCE, "claim"): {"INCO": _NOT_ON_DISK},
     ("kill-session", AT_MOST_ONCE, "claim"): {"INCO": _NOT_ON_DISK},
