@@ -228,7 +228,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _misfit(name: str, value: Any) -> str:
-    """Says which field or entry has a value of another type. What may be a secret is not printed."""
+    """Returns the message for a value of the wrong type, without values that may be secret."""
     wanted = _in_json(_HINTS[name])
     if wanted == "an object of texts" and isinstance(value, dict):
         entry = next(key for key, each in value.items() if not isinstance(each, str))

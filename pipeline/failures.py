@@ -36,6 +36,7 @@ from oncebench.delivery.stores.entries import UNAVAILABLE
 from oncebench.delivery.topics.largest import largest_record
 from oncebench.jobs.checkpoint import open_batch, planned_range
 from oncebench.kafka_access.connection import is_secured, why_refused
+from oncebench.sinks.registry import SINKS
 from pipeline.config import PipelineConfig
 
 _log = logging.getLogger(__name__)
@@ -120,9 +121,9 @@ def _advised(
     if batch is None:
         return type(error)(" ".join(sentences))
     died = deaths.count(journal.folder, batch, error)
-    kafka = config.sink.endswith("kafka")  # no other sink has transactions with a time-out
-    if kafka and isinstance(error, (TransactionTooSlow, TransactionLost)):
-        sentences.append(_longer(config, batch, journal))
+    limit = SINKS[config.sink].timeout_limit
+    if limit and isinstance(error, (TransactionTooSlow, TransactionLost)):
+        sentences.append(_longer(config, batch, journal, limit))
     elif any(remedy in str(error) for remedy in (spark.MEMORY, spark.WORKERS_MEMORY)):
         sentences.append(_planned(config, batch))
     elif not error.restart_helps or dropped(batch) in sentences[0] or spark.OTHER.remedy in sentences[0]:
@@ -167,13 +168,9 @@ def _planned(config: PipelineConfig, batch: int) -> str:
     )
 
 
-def _longer(config: PipelineConfig, batch: int, journal: Journal) -> str:
+def _longer(config: PipelineConfig, batch: int, journal: Journal, limit: str) -> str:
     """Returns what helps a batch that takes longer than its transactions may."""
-    longer = (
-        f"{_planned(config, batch)} For this batch raise transaction_timeout_ms. If the brokers' limit, "
-        "transaction.max.timeout.ms, is not enough, raise that too: it is in server.properties and takes a "
-        "restart of each broker."
-    )
+    longer = f"{_planned(config, batch)} For this batch raise transaction_timeout_ms. {limit}"
     if config.variant != "two-phase" or journal.newest_decision() == batch:
         return longer
     # Spark refuses to plan batch 0 while there is any state. No state belongs to an earlier batch then.

@@ -16,9 +16,9 @@ from typing import Any
 from oncebench.audit.python.latency import CURVE
 from oncebench.delivery.failpoints import POINTS
 from oncebench.report.report import SCHEMA
-from oncebench.scenario import fault_matrix
 from oncebench.scenario.cell import Cell
-from oncebench.scenario.fault_matrix import RANDOM_KILL
+from oncebench.scenario.matrix import cells as matrix
+from oncebench.scenario.matrix.families import EVERYDAY, RANDOM_KILL
 from oncebench.scenario.profiles import broken
 from oncebench.scenario.supports import all_supports, expected_codes
 from oncebench.sinks.registry import SINKS
@@ -33,7 +33,7 @@ _FACTOR = {"claim": 0.97, "acknowledged": 1.0, "native": 0.99, "two-phase": 1.09
 
 
 def reports(rounds: int = 5, seeds: int = 3) -> list[dict[str, Any]]:
-    """Healthy rounds of everything, the whole fault fault_matrix, and what is broken on purpose."""
+    """Healthy rounds of everything, the whole fault matrix, and what is broken on purpose."""
     return [*healthy(rounds), *faulted(seeds), *on_purpose()]
 
 
@@ -47,8 +47,8 @@ def healthy(rounds: int = 5, **setting: Any) -> Iterator[dict[str, Any]]:
 
 def faulted(seeds: int = 3) -> Iterator[dict[str, Any]]:
     """The runs of the fault matrix; a few of them are broken, unknown or vacuous."""
-    rows = fault_matrix.rows(tuple(SINKS))
-    cells = fault_matrix.cells(rows, fault_matrix.EVERYDAY, Cell("", "", "", rate=300.0), fault_matrix.seeds_for(seeds))
+    rows = matrix.rows(tuple(SINKS))
+    cells = matrix.cells(rows, EVERYDAY, Cell("", "", "", rate=300.0), matrix.seeds_for(seeds))
     for number, cell in enumerate(cells):
         verdict, reasons, codes = "kept", [], []
         if (cell.sink, cell.variant, cell.seed) == ("delta", "native", 1) and "kill-broker" in "".join(cell.faults):

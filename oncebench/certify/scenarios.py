@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from oncebench.delivery.contract import EXACTLY_ONCE
 from oncebench.delivery.failpoints import KILL, OWN
 from oncebench.scenario.cell import Cell
-from oncebench.scenario.fault_matrix import BATCHES_PER_KILL, RANDOM_TRIGGER_MS, SESSIONS_PER_BATCH
+from oncebench.scenario.matrix.cells import BATCHES_PER_KILL, RANDOM_TRIGGER_MS, SESSIONS_PER_BATCH
 from oncebench.sinks.black_box.sink import FAULT_AFTER, FORMAT, FUNCTION
 
 SINK = "black-box"

@@ -42,18 +42,19 @@ from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir
 from oncebench.report.schema import Report
 from oncebench.report.tables import fault_matrix, fault_text
 from oncebench.scenario.cell import Cell
-from oncebench.scenario.fault_matrix import EVERYDAY, FAMILIES, Row, cells, left_out, rows, seeds_for
+from oncebench.scenario.matrix.cells import Row, cells, left_out, rows, seeds_for
+from oncebench.scenario.matrix.families import EVERYDAY, FAMILIES
 from oncebench.scenario.supports import require_sinks
 from oncebench.scenario.workloads import WORKLOADS
 from oncebench.servers.sink_servers import ours
+from oncebench.sinks.registry import suite_sinks
 
 # Events per second. Batches are limited by events, so the rate decides only how long the load lasts. It is slow enough
 # for batches to keep up with the load.
 RATE = 300.0
-# Seconds per fault with three shares in parallel on two cores, including a part of the run's start (docs/faults.md).
-# Random kills: 1,190 of them took 26 s each within their share. A fault of one broker of three includes a failover and
-# a start of a broker: 13 of them took 330 s in one share, beside other work.
-FAULT_S, DELTA_FAULT_S, RANDOM_KILL_S, REPLICA_FAULT_S = 14.0, 31.0, 9.0, 25.0
+# Seconds per fault, measured as `SuiteSink.fault_s`. A fault of one broker of three includes a failover and a start of
+# a broker: 13 of them took 330 s in one share, beside other work.
+REPLICA_FAULT_S = 25.0
 # Ten faults of tasks and executors, in two runs on a cluster of two Spark workers, took 432 s beside some other work.
 CLUSTER_FAULT_S = 43.0
 SHARES = 3  # of those measurements
@@ -240,9 +241,8 @@ def _seconds(cell: Cell) -> float:
         return CLUSTER_FAULT_S * (len(cell.faults) + cell.random_kills)
     if cell.brokers > 1:
         return REPLICA_FAULT_S * len(cell.faults)
-    if cell.sink == "delta":
-        return DELTA_FAULT_S * (len(cell.faults) + cell.random_kills)
-    return FAULT_S * len(cell.faults) + RANDOM_KILL_S * cell.random_kills
+    sink = suite_sinks()[cell.sink]
+    return sink.fault_s * len(cell.faults) + sink.random_kill_s * cell.random_kills
 
 
 def _interrupted(done: int, of: int, stored: Sequence[Path]) -> str:

@@ -122,6 +122,8 @@ class SinkKind:
             `oncebench.delivery.protocols`.
         batch_atomic: whether the driver writes a batch in one atomic step (`BatchWriter`), instead of the tasks.
         transactions: variant -> what opens the transactions that its tasks may leave open.
+        timeout_limit: how an operator raises the server's limit of `transaction_timeout_ms`, for a kind whose server
+            aborts a prepared transaction after that time. Empty: the server aborts none.
         none_open: why a kind has none, as a part of a sentence; empty if each of its commits is one step.
         missing: an extra that is not installed, and how to install it; empty if nothing is missing. A kind without
             its extra is listed, and its stored reports can be read, but a run that names the kind is refused.
@@ -140,6 +142,7 @@ class SinkKind:
     protocols: Mapping[tuple[str, str], Callable[..., None]] = field(default_factory=dict)
     batch_atomic: bool = False
     transactions: Mapping[str, OpensTransactions] = field(default_factory=dict)
+    timeout_limit: str = ""
     none_open: str = ""
     missing: str = ""
     certify_only: bool = False

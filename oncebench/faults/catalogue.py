@@ -8,12 +8,12 @@ Promise: an impossible fault is refused, with the reason, before anything is sta
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from oncebench.delivery.contract import AT_MOST_ONCE, EXACTLY_ONCE, Support
-from oncebench.delivery.failpoints import KILL, POINTS, Fault
+from oncebench.delivery.failpoints import KILL, POINTS, Fault, parse_fault
 from oncebench.delivery.protocols import exactly_once_two_phase, native, protocol_of
 from oncebench.faults import checkpoint, disk, link, process, replicas, server, too_few_replicas
 from oncebench.faults.checkpoint import BATCHES_BACK, COMMITS, OFFSETS, damaging
@@ -136,18 +136,18 @@ FAULTS: Mapping[str, FaultKind] = {
                 f"{name}-{role.name}",
                 description.format(role.description),
                 partial(inject, role=role),
-                timed=name in ("stop", "isolate"),
+                timed=timed,
                 breaks=KAFKA,
                 in_kafka=in_kafka,
                 needs_replicas=True,
-                isolates=name == "isolate",
+                isolates=isolates,
             )
             for role, in_kafka in ROLES.items()
-            for name, description, inject in (
-                ("kill", "SIGKILL for {}, then a restart", replicas.kill_leader),
-                ("stop", "stops {} for SECONDS", replicas.stop_leader),
-                ("bounce", "clean restart of {}", replicas.bounce_leader),
-                ("isolate", "cuts {} off from the other brokers for SECONDS", replicas.isolate_leader),
+            for name, description, inject, timed, isolates in (
+                ("kill", "SIGKILL for {}, then a restart", replicas.kill_leader, False, False),
+                ("stop", "stops {} for SECONDS", replicas.stop_leader, True, False),
+                ("bounce", "clean restart of {}", replicas.bounce_leader, False, False),
+                ("isolate", "cuts {} off from the other brokers for SECONDS", replicas.isolate_leader, True, True),
             )
         ),
         FaultKind(
@@ -279,6 +279,11 @@ FAULTS: Mapping[str, FaultKind] = {
         ),
     )
 }
+
+
+def kinds(texts: Iterable[str]) -> list[FaultKind]:
+    """Returns the action of each fault specification."""
+    return [FAULTS[parse_fault(text).action] for text in texts]
 
 
 def why_not(fault: Fault, sink: SuiteSink, support: Support, ours: frozenset[str] | None = None) -> str | None:

@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from oncebench.delivery.failpoints import parse_fault
-from oncebench.faults.catalogue import FAULTS
+from oncebench.faults.catalogue import kinds
 from oncebench.faults.disk import BROKER
 from oncebench.faults.server import KAFKA
 from oncebench.lab.lab import Lab, own_brokers
@@ -24,13 +23,13 @@ from oncebench.scenario.cell import Cell
 
 def isolates(cell: Cell) -> bool:
     """Whether a fault of the cell cuts one broker off from the others."""
-    return any(FAULTS[parse_fault(fault).action].isolates for fault in cell.faults)
+    return any(kind.isolates for kind in kinds(cell.faults))
 
 
 @contextmanager
 def open_broker(cell: Cell, lab: Lab, folder: Path) -> Iterator[Lab]:
     """Yields the lab for this run. Brokers of the run's own are below the run's folder, on the disk mounted there."""
-    fills = any(FAULTS[parse_fault(fault).action].fills == BROKER for fault in cell.faults)
+    fills = any(kind.fills == BROKER for kind in kinds(cell.faults))
     fits = lab.brokers == cell.brokers and lab.separable == isolates(cell)
     if not fills and (fits or lab.own_kafka is None):
         yield lab

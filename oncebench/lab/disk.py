@@ -10,8 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from loadgen.session import EVENTS_PER_SESSION
-from oncebench.delivery.failpoints import parse_fault
-from oncebench.faults.catalogue import FAULTS
+from oncebench.faults.catalogue import kinds
 from oncebench.scenario.cell import Cell
 from oncebench.servers.small_disk import own_namespace, small_disk
 
@@ -47,4 +46,4 @@ def open_disks(cell: Cell, folder: Path) -> Iterator[None]:
 
 def _filled(cell: Cell) -> set[str]:
     """Returns the folders of a run that its faults fill."""
-    return {name for fault in cell.faults if (name := FAULTS[parse_fault(fault).action].fills) is not None}
+    return {kind.fills for kind in kinds(cell.faults) if kind.fills is not None}

@@ -14,8 +14,7 @@ from typing import Any
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from oncebench.delivery.failpoints import parse_fault
-from oncebench.faults.catalogue import FAULTS
+from oncebench.faults.catalogue import kinds
 from oncebench.faults.link import link_to
 from oncebench.faults.server import KAFKA, POSTGRES
 from oncebench.kafka_access.access import KafkaAccess
@@ -46,8 +45,7 @@ class Links:
 @contextmanager
 def open_links(cell: Cell, lab: Lab) -> Iterator[Links]:
     """Opens the links that the faults and outages of a cell act on, until the context ends."""
-    faults = [FAULTS[parse_fault(fault).action] for fault in cell.faults]
-    wanted = {fault.breaks for fault in faults if fault.on_link}
+    wanted = {kind.breaks for kind in kinds(cell.faults) if kind.on_link}
     if cell.outage_s and lab.link is not None and suite_sinks()[cell.sink].transactional_ids is not None:
         wanted.add(KAFKA)
     kafka, environment, proxies = lab.kafka.access, {}, {}

@@ -50,7 +50,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Ledger:
-    """What the generators did, read without their code: an entry per planned event.
+    """The generators' ledger: one entry per planned event. Reading it takes none of their code.
 
     The entries of each generator are in schedule order, and all arrays have the length `Plan.events`.
 

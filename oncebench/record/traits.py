@@ -51,6 +51,8 @@ def traits_of(recorded: Mapping[str, Any], sink: str) -> SinkTraits:
     found = recorded.get("sink_traits")
     if found is None:
         if sink not in EARLIER:
-            raise RecordError(f"the record says nothing about sink {sink!r}: judge it with the oncebench that wrote it")
+            raise RecordError(
+                f"the record has no traits of sink {sink!r}. Judge it with the oncebench version that wrote it"
+            )
         return EARLIER[sink]
     return SinkTraits(**{**found, "services": tuple(found.get("services", ()))})

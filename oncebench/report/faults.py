@@ -11,7 +11,7 @@ from typing import Any
 
 from oncebench.audit.not_exercised import OVER, Line, by_fault, notes_of
 from oncebench.record import Record
-from oncebench.scenario.fault_matrix import RANDOM_KILL
+from oncebench.scenario.matrix.families import RANDOM_KILL
 
 # The supervisor's own lines on the attempt that a fault acted on: every fault would have them.
 _SUPERVISOR = "pipeline-"

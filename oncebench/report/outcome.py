@@ -3,9 +3,9 @@
 `limit` means that a known limit broke the promise.
 
 Promise: a pure function of reports, and the only place that assigns `limit`. A run is a `limit` if all its forbidden
-anomalies are charged to faults whose limits the fault matrix lists (`oncebench.scenario.fault_matrix.LIMITS`). Reports
+anomalies are charged to faults whose limits the fault matrix lists (`oncebench.scenario.matrix.limits.LIMITS`). Reports
 and exit codes keep the verdict `broken`. A fault can be `broken` in a run that is kept: it shows what its guarantee
-allows at other points only (`oncebench.scenario.fault_matrix.HARMLESS_POINTS`).
+allows at other points only (`oncebench.scenario.matrix.limits.HARMLESS_POINTS`).
 What can go wrong: two faults in one batch are charged to the first of them (see `oncebench.audit.python.attribution`).
 """
 
@@ -17,7 +17,8 @@ from typing import Literal
 from oncebench.audit.verdict import Verdict
 from oncebench.delivery.failpoints import parse_fault
 from oncebench.report.schema import Fault, Report
-from oncebench.scenario.fault_matrix import HARMLESS_POINTS, LIMITS, RETROACTIVE_FAULTS, named
+from oncebench.scenario.matrix.families import named
+from oncebench.scenario.matrix.limits import HARMLESS_POINTS, LIMITS, RETROACTIVE_FAULTS
 
 LIMIT = "limit"
 # From worst to best: of several runs the worst is displayed.

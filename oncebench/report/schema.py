@@ -18,7 +18,7 @@ from oncebench.delivery.failpoints import parse_fault
 from oncebench.faults.catalogue import FAULTS
 from oncebench.record.schema import Guarantee, Rate, Sink
 from oncebench.record.validation import Count, one_of
-from oncebench.scenario.fault_matrix import RANDOM_KILL
+from oncebench.scenario.matrix.families import RANDOM_KILL
 
 
 def _known_fault(text: str) -> str:

@@ -29,7 +29,7 @@ from oncebench.report.measures.metrics import (
 from oncebench.report.replication import replication_lines
 from oncebench.report.schema import Fault, RecoveryMarks, Report
 from oncebench.report.tables.notes import OUTAGE, includes_outage
-from oncebench.scenario.fault_matrix import RANDOM_KILL
+from oncebench.scenario.matrix.families import RANDOM_KILL
 from pipeline.config import RECORDS, SESSIONS, WINDOWS
 
 _MEANING = {

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from oncebench.report.configuration import setting_of
 from oncebench.report.schema import Report
-from oncebench.scenario.fault_matrix import FAMILIES, named, paired
-from oncebench.scenario.fault_matrix import columns as columns_of
+from oncebench.scenario.matrix.families import FAMILIES, named, paired
+from oncebench.scenario.matrix.families import columns as columns_of
 
 _FEW = 2  # faults that are listed by name
 

@@ -15,7 +15,7 @@ from oncebench.faults.catalogue import (
     why_not,
     why_not_together,
 )
-from oncebench.faults.setups import why_not_in_object_store, why_not_on_master, why_not_with_brokers
+from oncebench.faults.setups import why_not_in_setup
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.master_check import why_not_on_cluster
 from oncebench.scenario.process_check import require_shared
@@ -54,9 +54,7 @@ def require_possible(cells: Iterable[Cell], ours: frozenset[str] | None = None) 
         for text, fault in zip(cell.faults, faults, strict=True):
             reason = (
                 why_not(fault, suite_sinks()[cell.sink], support, ours)
-                or why_not_on_master(fault, cell.spark_text, cell.on_cluster, cell.on_this_machine)
-                or why_not_with_brokers(fault, cell.brokers)
-                or why_not_in_object_store(fault, cell.checkpoint)
+                or why_not_in_setup(fault, cell)
                 or why_not_together(fault, faults)
             )
             if reason is not None:

@@ -31,7 +31,7 @@ TRIGGER_MS, RATE, FAULT_S = 1000, 100.0, 30.0
 
 @dataclass(frozen=True)
 class Workload:
-    """What a run does differently for a workload.
+    """The settings of a run that depend on its workload.
 
     Attributes:
         description: a few words for lists.

@@ -80,7 +80,8 @@ class SuiteSink:
             markers in Kafka.
         single_writer: a task that has begun to write keeps every other writer out until it ends.
         writes_local_files: its rows are files below `Place.folder`.
-        prepared_expire: the server aborts a prepared transaction that is not ended within the time-out.
+        fault_s, random_kill_s: seconds per fault of a chain, and per random kill, by which `oncebench faults` estimates
+            its time. Measured on two cores, with three runs in parallel and a part of the run's start (docs/faults.md).
     """
 
     kind: SinkKind
@@ -93,4 +94,5 @@ class SuiteSink:
     marker_group: Callable[[str, int], str] | None = None
     single_writer: bool = False
     writes_local_files: bool = False
-    prepared_expire: bool = False
+    fault_s: float = 14.0
+    random_kill_s: float = 9.0  # 1,190 of them took 26 s each in one of three parallel runs

@@ -19,7 +19,7 @@ REPEAT_S = 600.0
 
 @dataclass
 class Stalls:
-    """What was seen of the partitions so far: since when each one waits, and when that was reported."""
+    """Per partition: since when it waits, and when that was last reported."""
 
     _since: dict[str, tuple[int, float]] = field(default_factory=dict)
     _reported: dict[str, float] = field(default_factory=dict)

@@ -307,6 +307,8 @@ KINDS = (
         },
         open=_open,
         takes=RECORDS,
+        timeout_limit="If the controller's limit, controller.transaction.lease.count.max, is not enough, raise that "
+        "too. It takes a restart of the controller.",
         none_open="the controller has no call that lists open transactions, and aborts each when its lease ends",
     ),
 )

@@ -41,6 +41,5 @@ SUITE_SINKS = (
         traits=Traits(ordered=True, self_cleaning=True, services=("pravega",)),
         provide=_provide,
         read=_read,
-        prepared_expire=True,
     ),
 )

@@ -59,7 +59,7 @@ def read_scenario(context: click.Context, _argument: click.Parameter, path: Path
 
 
 def settled(context: click.Context) -> dict[str, Any]:
-    """Returns the values of the options. A setting of the file that an option beside it makes void has its default."""
+    """Returns the option values. A file setting that a given option replaces has its default."""
     values = dict(context.params)
     if context.meta.get(LINES) is None:
         return values

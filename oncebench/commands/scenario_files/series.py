@@ -26,7 +26,7 @@ from oncebench.scenario.cell import Cell
 
 @dataclass(frozen=True)
 class Scenarios:
-    """What scenario files describe.
+    """The cells and servers of scenario files.
 
     Attributes:
         cells: one per file, in the order of the files.

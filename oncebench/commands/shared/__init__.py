@@ -1,1 +1,1 @@
-"""What several commands share: options, interruption, failed runs."""
+"""Options, interruption and failure reports for several commands."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from oncebench.delivery.failpoints import parse_fault
-from oncebench.faults.catalogue import FAULTS
+from oncebench.faults.catalogue import kinds
 from oncebench.scenario.cell import Cell
 from pipeline.spark.local_cluster import PREFIX, is_local_cluster
 
@@ -28,7 +27,7 @@ def master_for(cell: Cell, spark: Mapping[str, Any], cluster: str | None = None)
     """
     if cluster is not None:
         return {**spark, "master": cluster}
-    wanted = any(FAULTS[parse_fault(fault).action].on_executors for fault in cell.faults)
+    wanted = any(kind.on_executors for kind in kinds(cell.faults))
     master = EXECUTORS if wanted and not is_local_cluster(cell.master) else cell.master
     # The archive of classes fits only a driver that runs Spark from its pip folder (`pipeline.spark.local_cluster`).
     return {**spark, "master": master, **({"jvm_options": ()} if is_local_cluster(master) else {})}

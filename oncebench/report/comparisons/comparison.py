@@ -20,7 +20,7 @@ from oncebench.report.schema import Report
 from oncebench.report.tables import cost_table
 from oncebench.report.tables import table as tables
 from oncebench.report.titles import title
-from oncebench.scenario.fault_matrix import RANDOM_KILL
+from oncebench.scenario.matrix.families import RANDOM_KILL
 
 # Verdicts that prove nothing about a guarantee, with what to do.
 _ADVICE: Mapping[str, str] = {

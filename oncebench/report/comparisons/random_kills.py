@@ -17,7 +17,7 @@ from oncebench.delivery.failpoints import POINTS
 from oncebench.report.configuration import Configuration, configuration_of, place_of
 from oncebench.report.schema import Report
 from oncebench.report.tables.grid import grid
-from oncebench.scenario.fault_matrix import RANDOM_KILL
+from oncebench.scenario.matrix.families import RANDOM_KILL
 
 START = "start"
 HEADINGS = ("sink", "guarantee", "variant", "kills", START, *POINTS, "lost", "duplicated", "runs", "rate at most")

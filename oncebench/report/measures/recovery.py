@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oncebench.audit.python.latency import Distribution
-from oncebench.scenario.fault_matrix import RANDOM_KILL
+from oncebench.scenario.matrix.families import RANDOM_KILL
 
 Ints = npt.NDArray[np.int64]
 Line = Mapping[str, Any]

@@ -31,8 +31,9 @@ from oncebench.report.outcome import LIMIT, ORDER, fault_outcome
 from oncebench.report.schema import Fault, Report
 from oncebench.report.tables.grid import grid
 from oncebench.report.tables.table import counts_text, duplicated_by, lost_by
-from oncebench.scenario.fault_matrix import RANDOM, RANDOM_KILL, can_be_done, named, paired
-from oncebench.scenario.fault_matrix import columns as columns_of
+from oncebench.scenario.matrix.cells import can_be_done
+from oncebench.scenario.matrix.families import RANDOM, RANDOM_KILL, named, paired
+from oncebench.scenario.matrix.families import columns as columns_of
 
 # Two kinds of empty cells: the fault has no point in the row; the fault was not run.
 NO_POINT, NOT_RUN = "n/a", "-"

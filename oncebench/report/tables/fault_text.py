@@ -13,7 +13,7 @@ from oncebench.report.configuration import setting_of
 from oncebench.report.replication import replication_lines
 from oncebench.report.schema import Report
 from oncebench.report.tables import fault_matrix, recovery_table
-from oncebench.scenario.fault_matrix import FAMILIES
+from oncebench.scenario.matrix.families import FAMILIES
 
 
 def markdown(reports: Sequence[Report], found: Sequence[fault_matrix.MatrixCell]) -> str:

@@ -20,8 +20,8 @@ from oncebench.report.configuration import Configuration, configuration_of, plac
 from oncebench.report.measures.recovery import Recovery, merged
 from oncebench.report.schema import Fault, Report
 from oncebench.report.tables.grid import grid
-from oncebench.scenario.fault_matrix import RANDOM, RANDOM_KILL, named, paired
-from oncebench.scenario.fault_matrix import columns as columns_of
+from oncebench.scenario.matrix.families import RANDOM, RANDOM_KILL, named, paired
+from oncebench.scenario.matrix.families import columns as columns_of
 
 
 @dataclass(frozen=True)

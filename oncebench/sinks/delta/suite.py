@@ -30,5 +30,7 @@ SUITE_SINKS = (
         provide=_provide,
         read=_read,
         writes_local_files=True,
+        fault_s=31.0,  # about twice as long as other sinks
+        random_kill_s=31.0,
     ),
 )

@@ -59,7 +59,7 @@ from oncebench.sinks.kafka.hanging_transactions import OFFSETS_TOPIC, DecisionNo
 from oncebench.sinks.kafka.markers import Offsets, is_committed, newest_marks, publish_generation, restore_marks, undone
 from oncebench.sinks.kafka.names import Names, generation_of
 from oncebench.sinks.kafka.rows.append import Appender
-from oncebench.sinks.kafka.rows.limits import UNKNOWN, Limits, transaction_limits
+from oncebench.sinks.kafka.rows.limits import RAISE_LIMIT, UNKNOWN, Limits, transaction_limits
 from oncebench.sinks.kafka.rows.produce import Target
 from oncebench.sinks.kafka.topics import options, output_identity, refuse_unfit_topics, routed
 from oncebench.sinks.kafka.writers import TransactionalWriter, WarmUp
@@ -395,5 +395,6 @@ def open_as(sink: type[KafkaSink], settings: SinkSettings) -> KafkaSink:
 
 
 KINDS = (
-    SinkKind("kafka", SUPPORTS, lacks={}, open=partial(open_as, KafkaSink), takes=RECORDS, transactions=LEFT_OPEN),
-)
+    SinkKind("kafka", SUPPORTS, lacks={}, open=partial(open_as, KafkaSink), takes=RECORDS, transactions=LEFT_OPEN,
+             timeout_limit=RAISE_LIMIT),
+)  # fmt: skip

@@ -40,6 +40,5 @@ SUITE_SINKS = (
         log=_log_of,
         transactional_ids=transactional_ids,
         marker_group=marker_group,
-        prepared_expire=True,
     ),
 )

@@ -4,7 +4,7 @@ Promise: `none` is a column too: runs without a fault. A cell is the worst of it
 them lost and duplicated, and names its runs. Its command is that of the worst run, with the cell's own fault alone.
 Interrupted runs are left out, because they were not tested to the end. Probes of a rate are left out too, unless they
 broke the promise. Runs with another setting (`Setting`) are left out as well. A fault that is in no family of
-`oncebench.scenario.fault_matrix` is in the family `other`. The data also lists which faults cannot be done to a row.
+`oncebench.scenario.matrix.families` is in the family `other`. The data also lists which faults cannot be done to a row.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from oncebench.report.configuration import USUAL, Configuration, configuration_o
 from oncebench.report.outcome import LIMIT, ORDER, only_tried
 from oncebench.report.schema import Report
 from oncebench.report.tables.fault_matrix import MatrixCell, numbered
-from oncebench.scenario.fault_matrix import FAMILIES, LIMITS, can_be_done
-from oncebench.scenario.fault_matrix import columns as columns_of
+from oncebench.scenario.matrix.cells import can_be_done
+from oncebench.scenario.matrix.families import FAMILIES
+from oncebench.scenario.matrix.families import columns as columns_of
+from oncebench.scenario.matrix.limits import LIMITS
 from oncebench.site.pack import Texts, columns
 
 HEALTHY, OTHER, NO_FAULT = "healthy", "other", "none"

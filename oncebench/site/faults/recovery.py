@@ -13,8 +13,8 @@ from oncebench.report.comparisons import random_kills
 from oncebench.report.configuration import USUAL, Configuration, configuration_of, setting_of
 from oncebench.report.schema import Report
 from oncebench.report.tables import recovery_table
-from oncebench.scenario.fault_matrix import FAMILIES
-from oncebench.scenario.fault_matrix import columns as columns_of
+from oncebench.scenario.matrix.families import FAMILIES
+from oncebench.scenario.matrix.families import columns as columns_of
 
 
 def as_json(reports: Sequence[Report], configurations: Sequence[Configuration]) -> dict[str, Any]:

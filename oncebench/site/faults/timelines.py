@@ -16,7 +16,7 @@ from oncebench.report.configuration import Configuration, configuration_of, sett
 from oncebench.report.measures.throughput import EVENTS_PER_ROW
 from oncebench.report.schema import Report
 from oncebench.report.titles import title
-from oncebench.scenario.fault_matrix import RANDOM, RANDOM_KILL
+from oncebench.scenario.matrix.families import RANDOM, RANDOM_KILL
 from oncebench.site.pack import Texts, short
 
 # From worst to best: a reader looks for the worst first.

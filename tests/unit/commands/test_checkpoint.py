@@ -23,7 +23,7 @@ from oncebench.report.tables.table import fault_markdown
 from oncebench.report.titles import title
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import require_possible
-from oncebench.scenario.fault_matrix import chain, rows
+from oncebench.scenario.matrix.cells import chain, rows
 from tests.unit.scenario.test_fault_matrix import fault, report
 
 CELL = Cell("kafka", "exactly-once", "two-phase", checkpoint="s3://bucket/runs")

@@ -16,8 +16,8 @@ from oncebench.errors import ExitCode, UserError
 from oncebench.record.json_lines import whole_lines
 from oncebench.report import report as report_files
 from oncebench.report.results import Results
-from oncebench.scenario import fault_matrix
 from oncebench.scenario.cell import Cell
+from oncebench.scenario.matrix.families import EVERYDAY
 from tests.unit.scenario.test_fault_matrix import fault, report
 
 KILLS = ("faults", "--sink", "kafka", "--only", "two-phase", "--seeds", "1", "--family", "kills")
@@ -246,9 +246,7 @@ def test_impossible_faults_are_left_out_with_the_reason(
     ]  # fmt: skip
     monkeypatch.setattr("oncebench.faults.catalogue.cannot_mount", lambda: NO_DISK)
     assert CliRunner().invoke(cli, words).stderr.count("left out: ") == 1
-    assert len(ran) == len(
-        [family for family in fault_matrix.EVERYDAY if family not in ("disk", "postgres", "timeout")]
-    )
+    assert len(ran) == len([family for family in EVERYDAY if family not in ("disk", "postgres", "timeout")])
     whole = CliRunner().invoke(cli, [*words, "--family", "kills"])
     assert "left out" not in whole.stderr
 

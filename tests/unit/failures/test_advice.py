@@ -73,6 +73,16 @@ def test_a_batch_that_may_be_committed_in_part_is_not_planned_again(said: Callab
     assert "plan it again" not in said(TransactionLost("Lost."), decided=True)
 
 
+@pytest.mark.parametrize(
+    ("sink", "limit"),
+    [("kafka", "transaction.max.timeout.ms"), ("pravega", "controller.transaction.lease.count.max")],
+)
+def test_the_advice_names_the_limit_of_the_sinks_server(said: Callable[..., str], sink: str, limit: str) -> None:
+    words = said(TransactionLost("Lost."), sink=sink)
+    assert "For this batch raise transaction_timeout_ms. If the" in words
+    assert limit in words
+
+
 def test_other_sinks_get_no_advice_about_kafkas_time_outs(said: Callable[..., str]) -> None:
     assert said(TransactionLost("Lost."), sink="postgres") == "Lost."
 

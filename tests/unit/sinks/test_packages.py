@@ -16,7 +16,8 @@ from oncebench.delivery.errors import RefusedStart
 from oncebench.downloads import maven
 from oncebench.errors import MissingEnvironment, UserError
 from oncebench.lab import lab
-from oncebench.scenario import fault_matrix, profiles, supports
+from oncebench.scenario import profiles, supports
+from oncebench.scenario.matrix import cells as matrix
 from oncebench.servers import sink_servers
 from oncebench.sinks import packages, registry
 from tests import ROOT
@@ -94,7 +95,7 @@ def test_a_package_of_one_file_is_a_sink_like_ours(install: Install) -> None:
     assert str(registry.PACKAGES["mine"]) == "mine-a 1.0"
     assert registry.suite_sinks()["mine"].kind is registry.find_kind("mine")
     assert "mine" in supports.installed()
-    assert {row.sink for row in fault_matrix.rows(["mine"])} == {"mine"}
+    assert {row.sink for row in matrix.rows(["mine"])} == {"mine"}
 
 
 def test_a_package_of_several_files_is_read_like_a_folder_of_ours(install: Install) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from oncebench.report.configuration import configurations_of
 from oncebench.report.outcome import ORDER
-from oncebench.scenario.fault_matrix import RANDOM_KILL
+from oncebench.scenario.matrix.families import RANDOM_KILL
 from oncebench.site.faults.matrix import (
     HEALTHY,
     NO_FAULT,

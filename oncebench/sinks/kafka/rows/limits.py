@@ -11,6 +11,11 @@ from oncebench.delivery.topics.settings import broker_setting
 
 # Kafka's default of transactional.id.expiration.ms, for a user who may not read the brokers' settings.
 EXPIRES_S = 7 * 86_400.0
+# Advice for a batch that takes longer than its transactions may.
+RAISE_LIMIT = (
+    "If the brokers' limit, transaction.max.timeout.ms, is not enough, raise that too: it is in server.properties and "
+    "takes a restart of each broker."
+)
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,18 @@ from oncebench.delivery.contract import AT_MOST_ONCE
 from oncebench.delivery.failpoints import POINTS, parse_fault
 from oncebench.faults.catalogue import FAULTS
 from oncebench.report.tables import fault_matrix, fault_text
-from oncebench.scenario import fault_matrix as matrix
 from oncebench.scenario.cell import Cell
+from oncebench.scenario.matrix import cells as matrix
+from oncebench.scenario.matrix.families import EVERYDAY
 from oncebench.scenario.workloads import WORKLOADS
 from pipeline.config import WINDOWS
-from tests.unit.scenario.test_fault_matrix import fault, report, row
+from tests.unit.scenario.matrix.test_cells import row
+from tests.unit.scenario.test_fault_matrix import fault, report
 
 
 def test_windows_have_unlimited_batches_and_keep_their_checkpoint() -> None:
     base = Cell("", "", "", workload=WINDOWS)
-    made = matrix.cells([row("kafka", "two-phase")], matrix.EVERYDAY, base, matrix.seeds_for(1))
+    made = matrix.cells([row("kafka", "two-phase")], EVERYDAY, base, matrix.seeds_for(1))
     assert all(cell.max_events_per_batch is None and cell.trigger_ms == 1000 for cell in made)
     assert all(WORKLOADS[WINDOWS].why_not(cell) is None for cell in made)
     (kills,) = (cell for cell in made if len(cell.faults) == len(POINTS))
@@ -27,9 +29,7 @@ def test_windows_have_unlimited_batches_and_keep_their_checkpoint() -> None:
     assert slow.sessions / float(slow.rate) * 100 >= 2 * (25 + 30), "an outage does not shorten the restart"
     gone = [text for cell in made for text in cell.faults if FAULTS[parse_fault(text).action].replaces_checkpoint]
     assert gone == []
-    no_point, _ = matrix.left_out(
-        [row("kafka", "two-phase")], matrix.EVERYDAY, replace(matrix.DEFAULT, workload=WINDOWS)
-    )
+    no_point, _ = matrix.left_out([row("kafka", "two-phase")], EVERYDAY, replace(matrix.DEFAULT, workload=WINDOWS))
     assert "after-commit:roll-back" in no_point["with windows, it takes the watermark away with the checkpoint"]
 
 

@@ -7,8 +7,10 @@ from dataclasses import replace
 from oncebench.delivery.failpoints import parse_fault
 from oncebench.faults.catalogue import FAULTS
 from oncebench.report.tables import fault_matrix, fault_text
-from oncebench.scenario import fault_matrix as matrix
-from tests.unit.scenario.test_fault_matrix import fault, report, row
+from oncebench.scenario.matrix import cells as matrix
+from oncebench.scenario.matrix.families import EVERYDAY
+from tests.unit.scenario.matrix.test_cells import row
+from tests.unit.scenario.test_fault_matrix import fault, report
 
 CLUSTER = replace(matrix.DEFAULT, workers=2)
 KAFKA = row("kafka", "two-phase")
@@ -17,7 +19,7 @@ KAFKA = row("kafka", "two-phase")
 def test_on_a_cluster_only_a_second_pipeline_is_left_out() -> None:
     assert matrix.chain(KAFKA, "executor", CLUSTER) == matrix.chain(KAFKA, "executor")
     assert matrix.chain(KAFKA, "kills", CLUSTER) == matrix.chain(KAFKA, "kills")
-    _, here = matrix.left_out([KAFKA], matrix.EVERYDAY, CLUSTER)
+    _, here = matrix.left_out([KAFKA], EVERYDAY, CLUSTER)
     assert [set(here[why]) for why in here if "cluster" in why] == [{"after-prepare:zombie", "mid-commit:zombie"}]
     (lives,) = matrix.cells([KAFKA], ["lives"], CLUSTER, matrix.seeds_for(1))
     assert lives.workers == 2

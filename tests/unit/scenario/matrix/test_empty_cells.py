@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from oncebench.report.tables import fault_matrix
-from oncebench.scenario import fault_matrix as matrix
+from oncebench.scenario.matrix import cells as matrix
+from oncebench.scenario.matrix.families import FAMILIES, RANDOM, columns, named, paired
 from oncebench.sinks.registry import SINKS
 from tests.unit.scenario.test_fault_matrix import fault, report
 
@@ -46,7 +47,7 @@ def test_pairs_and_random_kills_are_possible_in_every_row() -> None:
     pairs = ("mid-write:kill", "after-prepare:kill", "after-prepare:kill@after=2", "before-decision:kill")
     whole, half = of_row("kafka", "native", *pairs), of_row("delta", "native", *pairs[:2])
     assert shown(whole, half, family="pairs") == [["kept", "-"], ["kept", "kept"]]
-    assert all(matrix.can_be_done(matrix.RANDOM, row.sink, row.support.guarantee, row.support.variant)
+    assert all(matrix.can_be_done(RANDOM, row.sink, row.support.guarantee, row.support.variant)
                for row in matrix.rows(tuple(SINKS)))  # fmt: skip
 
 
@@ -66,10 +67,10 @@ def test_possible_faults_are_the_faults_of_the_runs(
     monkeypatch.setattr("oncebench.faults.catalogue.cannot_mount", lambda: None)
     for chosen in matrix.rows(tuple(SINKS)):
         support = chosen.support
-        for family in matrix.CHAINS:
-            in_runs = matrix.paired(matrix.chain(chosen, family), lambda text: "@" not in text)
+        for family in (name for name, each in FAMILIES.items() if each.faults):
+            in_runs = paired(matrix.chain(chosen, family), lambda text: "@" not in text)
             can = [
-                column for column in matrix.columns(family)
+                column for column in columns(family)
                 if matrix.can_be_done(column, chosen.sink, support.guarantee, support.variant)
             ]  # fmt: skip
-            assert can == [matrix.named(pair) for pair in in_runs], (chosen, family)
+            assert can == [named(pair) for pair in in_runs], (chosen, family)
