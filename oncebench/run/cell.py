@@ -147,7 +147,7 @@ class _Run:
         self.config = pipeline_config(cell, lab, links.kafka, self.topics, self.id, folder)
         self.supervisor = Supervisor(
             self.config, {**lab.environment(), **links.environment}, cell.random_kills, cell.seed,
-            {**lab.servers, **links.proxies}, engine, cell.outage_s, lab.cluster,
+            {**lab.servers, **links.proxies}, engine, cell.outage_s, lab.cluster, interrupted.is_set,
         )  # fmt: skip
         self.processes = RunProcesses(folder, lab.environment())
         self.meters = Meters(self._measured_processes, folder / CHECKPOINT, engine)

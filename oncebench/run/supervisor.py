@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
@@ -72,6 +72,7 @@ class Supervisor:
         engine: starts the attempts.
         outage_s: seconds between a random kill and the restart; see `Cell.outage_s`.
         cluster: the Spark cluster that the run has started for the pipeline, if any.
+        interrupted: whether the run was interrupted.
     """
 
     def __init__(
@@ -84,8 +85,9 @@ class Supervisor:
         engine: Engine = SPARK,
         outage_s: float = 0.0,
         cluster: SparkCluster | None = None,
+        interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._engine, self._outage_s, self._cluster = engine, outage_s, cluster
+        self._engine, self._outage_s, self._cluster, self._interrupted = engine, outage_s, cluster, interrupted
         self._restart_at: float | None = None
         self._config = replace(config, trace=config.trace or random_kills > 0)
         self._folder = config.record
@@ -100,8 +102,7 @@ class Supervisor:
         self._progress_lines = AllLines(self._folder / "progress.jsonl")
         self._hits_handled = 0
         self._hits_before = 0  # the newest attempt
-        self._log_before = 0
-        self._started_us = 0
+        self._log_before = self._started_us = 0
         self._exit_recorded = False  # of the newest attempt, here or by a fault
         self._failures = 0
         self._death: str | None = None
@@ -125,7 +126,7 @@ class Supervisor:
         """Starts an attempt, with `config` instead of the run's configuration if given."""
         command = self._engine.start(config or self._config)
         log = self._folder / "logs" / "pipeline.log"
-        self._hits_before = len(self._hits())
+        self._hits_before = len(self._hit_lines.read())
         self._log_before = log.stat().st_size if log.exists() else 0
         self._started_us = _now_us()
         self._exit_recorded = False
@@ -149,7 +150,7 @@ class Supervisor:
 
         Then a server may be down, or an older driver may still run.
         """
-        return bool(self._active) or self._restart_at is not None or self._hits_handled < len(self._hits())
+        return bool(self._active) or self._restart_at is not None or self._hits_handled < len(self._hit_lines.read())
 
     @property
     def server_down(self) -> bool:
@@ -193,7 +194,7 @@ class Supervisor:
 
     def _begin_faults(self, child: Child) -> None:
         """Begins each fault whose hit is on disk and whose process stands still, or the fault loses its SIGCONT."""
-        for hit in self._hits()[self._hits_handled :]:
+        for hit in self._hit_lines.read()[self._hits_handled :]:
             inject, place = FAULTS[hit["action"]].inject, self._stopped_session(child, hit)
             if inject is not None and place is not None and not place.stands_still(hit["pid"]):
                 return
@@ -243,12 +244,14 @@ class Supervisor:
                 mean_s = max(RANDOM_KILL_MEAN_S, (_now_us() - self._started_us) / 1e6)
                 self._kill_at = now + self._random.expovariate(1 / mean_s)
         elif now >= self._kill_at:
-            assert self._child is not None, "start() comes first"
-            self._kill_at = None
-            self._kills_left -= 1
-            with commit_held(self._servers, self._config, self._outage_s) as held:
-                killed_us = _now_us()
-                self._child.kill_session()
+            self._kill_at, child = None, self._child
+            assert child is not None, "start() comes first"
+            given_up = lambda: self._interrupted() or not child.alive  # noqa: E731
+            with commit_held(self._servers, self._config, self._outage_s, given_up) as held:
+                if held is None:
+                    return  # and the next look records a death
+                self._kills_left, killed_us = self._kills_left - 1, _now_us()
+                child.kill_session()
                 if self._outage_s and self._cluster is not None:  # a living executor would send the commit again
                     self._cluster.kill_executors()
             self.note("random-kill", t_us=killed_us, landed=self._last_failpoint(), **held)
@@ -272,7 +275,7 @@ class Supervisor:
 
     def hits(self) -> tuple[dict[str, Any], ...]:
         """Failpoints that the newest attempt has hit."""
-        return self._hits()[self._hits_before :]
+        return self._hit_lines.read()[self._hits_before :]
 
     def batches(self) -> list[dict[str, Any]]:
         """Progress lines of the batches that the newest attempt has committed."""
@@ -359,9 +362,6 @@ class Supervisor:
         """Returns a value that changes whenever the pipeline writes to its log or reports progress."""
         log = self._folder / "logs" / "pipeline.log"
         return log.stat().st_size if log.exists() else 0, len(self._progress_lines.read())
-
-    def _hits(self) -> tuple[dict[str, Any], ...]:
-        return self._hit_lines.read()
 
     def _times_running(self) -> int:
         return sum(line["kind"] == "running" for line in self._progress_lines.read())

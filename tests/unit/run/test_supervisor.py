@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -64,16 +65,18 @@ class World:
     """A supervisor with its folder, and the hits and the log of its fake pipeline."""
 
     def __init__(
-        self, folder: Path, random_kills: int = 0, engine: Engine = SPARK, outage_s: float = 0.0, servers: Any = None
-    ) -> None:
+        self, folder: Path, random_kills: int = 0, engine: Engine = SPARK, outage_s: float = 0.0, servers: Any = None,
+        interrupted: threading.Event | None = None,
+    ) -> None:  # fmt: skip
         self.folder = folder
         self.attempts: list[FakeChild] = []
         config = PipelineConfig(
             "localhost:1", "in", {"output": "out"}, "bad", "kafka", "exactly-once", "two-phase", "id", folder, folder
         )
         self.supervisor = Supervisor(
-            config, {}, random_kills, seed=1, servers=servers, engine=engine, outage_s=outage_s
-        )
+            config, {}, random_kills, seed=1, servers=servers, engine=engine, outage_s=outage_s,
+            interrupted=(interrupted or threading.Event()).is_set,
+        )  # fmt: skip
 
     def start(self, _name: str, _command: object, log: Path, **_others: object) -> FakeChild:
         log.parent.mkdir(exist_ok=True)
