@@ -50,6 +50,7 @@ from oncebench.observe.final_read import final_reads
 from oncebench.observe.resources import EXECUTORS, PIPELINE, Use
 from oncebench.processes.child import Child
 from oncebench.record.numbered import numbered
+from oncebench.run.attempts.supervisor import PipelineEnded, Supervisor
 from oncebench.run.configs import load_configs, observer_configs, pipeline_config, warm_up_file
 from oncebench.run.extra_load.closing import CLOSING_EVENTS, send_closing
 from oncebench.run.extra_load.warm_up import WARM_UP_BATCHES, WARM_UP_SESSIONS, open_sessions, send_warm_up
@@ -59,7 +60,6 @@ from oncebench.run.phases import Phases
 from oncebench.run.processes import GENERATOR, OBSERVER, RunProcesses
 from oncebench.run.progress import RunProgress
 from oncebench.run.progress_timeout import DrainTimeout, ProgressTimeout
-from oncebench.run.supervisor import PipelineEnded, Supervisor
 from oncebench.run.topics import Topics, make_topics
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.workloads import WORKLOADS

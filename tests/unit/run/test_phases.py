@@ -16,9 +16,9 @@ from oncebench.errors import ExitCode, UserError
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.live.status import DRAINING, LOADING, STARTING, STOPPING, Phase
 from oncebench.run import cell as module
+from oncebench.run.attempts.supervisor import PipelineEnded
 from oncebench.run.extra_load import warm_up
 from oncebench.run.progress_timeout import ProgressTimeout
-from oncebench.run.supervisor import PipelineEnded
 from tests.unit.run.fake_run import CELL, FakeRun
 
 

@@ -14,8 +14,8 @@ from oncebench.faults.catalogue import FAULTS
 from oncebench.report.comparisons import random_kills
 from oncebench.report.outcome import outcome_of
 from oncebench.report.tables import fault_matrix
+from oncebench.run.attempts.random_kills import RANDOM_KILL_MEAN_S
 from oncebench.run.extra_load.warm_up import WARM_UP_BATCHES, WARM_UP_SESSIONS
-from oncebench.run.supervisor import RANDOM_KILL_MEAN_S
 from oncebench.scenario import fault_matrix as matrix
 from oncebench.scenario.cell import Cell
 
