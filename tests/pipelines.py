@@ -23,8 +23,8 @@ from oncebench.record import INPUT
 from oncebench.record.json_lines import read_lines
 from oncebench.record.schema import READ
 from oncebench.record.streams import read_stream
+from oncebench.run.attempts.supervisor import Supervisor
 from oncebench.run.configs import NO_EMPTY_BATCHES
-from oncebench.run.supervisor import Supervisor
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.reader import Rows
 from oncebench.sinks.registry import SINKS

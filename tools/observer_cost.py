@@ -110,7 +110,7 @@ class Watchers:
 
     def windows(self, count: int, over: threading.Event) -> Iterator[Window]:
         """Yields `count` windows after the run's warm-up, fewer if the run ends sooner."""
-        while self._run is None or not self._run.warm:
+        while self._run is None or not self._run.measurement.warm:
             if over.wait(0.1):
                 return
         trigger_s = TRIGGER_MS / 1000

@@ -65,6 +65,9 @@ class PipelineControl(Protocol):
     def last_words(self) -> str:
         """The message with which the newest attempt ended."""
 
+    def record_kill(self, **fields: Any) -> None:
+        """Records in the timeline that a fault has killed the newest attempt."""
+
     def record_exit(self) -> tuple[int | None, str] | None:
         """Records the end of the newest attempt, once, and kills its remaining processes.
 
@@ -174,7 +177,7 @@ class FaultContext:
         assert child is not None, "an attempt has reached this failpoint"
         if child.alive:
             child.kill_session()
-            self.note("pipeline-killed")
+            self.control.record_kill(hit_us=self.hit["t_us"])
         else:
             self.control.record_exit()
         if self.cluster is not None:

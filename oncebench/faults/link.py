@@ -90,15 +90,20 @@ def cut_postgres_link(context: FaultContext, seconds: float) -> Generator[None]:
 
 
 @contextmanager
-def commit_held(servers: Mapping[str, Any], config: PipelineConfig, outage_s: float) -> Iterator[dict[str, bool]]:
+def commit_held(
+    servers: Mapping[str, Any], config: PipelineConfig, outage_s: float, given_up: Callable[[], bool]
+) -> Iterator[dict[str, bool] | None]:
     """Before an outage: waits for the next commit of a transaction, and keeps it from the broker.
 
     The commit is discarded at the end of the context. The client loses its connection, and sends the commit again on a
     new one. So the context must end the client within milliseconds.
 
+    Args:
+        given_up: ends the wait, for example because the client has died.
+
     Yields:
         The field `commit_held`: whether a commit came within COME_LIMIT_S. Nothing without an outage, and under
-        another guarantee than exactly-once.
+        another guarantee than exactly-once. None if the wait was given up: then there is no outage to begin.
     """
     proxy = servers.get(link_to(KAFKA))
     if not outage_s or proxy is None or config.guarantee != EXACTLY_ONCE:
@@ -108,9 +113,9 @@ def commit_held(servers: Mapping[str, Any], config: PipelineConfig, outage_s: fl
     proxy.catch(catch)
     try:
         deadline = time.monotonic() + COME_LIMIT_S
-        while catch.request is None and time.monotonic() < deadline:
+        while not given_up() and catch.request is None and time.monotonic() < deadline:
             time.sleep(_LOOK_S)
-        yield {"commit_held": catch.request is not None}
+        yield None if given_up() else {"commit_held": catch.request is not None}
     finally:
         proxy.forget(catch)
 

@@ -19,15 +19,14 @@ import uuid
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from loadgen.session import EVENTS_PER_SESSION
-from oncebench.delivery.failpoints import parse_fault
 from oncebench.disk_errors import explain_full_disk
 from oncebench.errors import UserError
 from oncebench.faults.disk import CHECKPOINT
-from oncebench.faults.server import KAFKA
 from oncebench.kafka_access.forms import described
 from oncebench.lab.broker import open_broker
 from oncebench.lab.disk import open_disks
@@ -47,38 +46,28 @@ from oncebench.live.status import (
     Show,
 )
 from oncebench.observe.final_read import final_reads
-from oncebench.observe.resources import EXECUTORS, PIPELINE, Use
+from oncebench.observe.resources import Use
 from oncebench.processes.child import Child
-from oncebench.record.numbered import numbered
-from oncebench.run.configs import load_configs, observer_configs, pipeline_config, warm_up_file
+from oncebench.run.attempts.supervisor import PipelineEnded, Supervisor
+from oncebench.run.configs import load_configs, load_plans, observer_configs, pipeline_config, warm_up_file
 from oncebench.run.extra_load.closing import CLOSING_EVENTS, send_closing
 from oncebench.run.extra_load.warm_up import WARM_UP_BATCHES, WARM_UP_SESSIONS, open_sessions, send_warm_up
 from oncebench.run.interrupt import nothing_to_report
-from oncebench.run.meters import Meters
+from oncebench.run.limits import INTERRUPTED_DRAIN_S, START_LIMIT_S, Limits
+from oncebench.run.measurement import Measurement
+from oncebench.run.meters import Meters, measured
 from oncebench.run.phases import Phases
 from oncebench.run.processes import GENERATOR, OBSERVER, RunProcesses
 from oncebench.run.progress import RunProgress
-from oncebench.run.progress_timeout import DrainTimeout, ProgressTimeout
-from oncebench.run.supervisor import PipelineEnded, Supervisor
+from oncebench.run.progress_timeout import ProgressTimeout
 from oncebench.run.topics import Topics, make_topics
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.workloads import WORKLOADS
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.registry import suite_sinks
+from oncebench.sinks.suite import SuiteSink
+from pipeline.config import PipelineConfig
 
-# How long a server may take to come back, on a machine under load. A busy machine was seen to take 36 s for a broker.
-START_LIMIT_S = 120.0
-# After the load, a run has stalled when no batch was committed, no fault came and no restart gave a sign of life for
-# this long. A restart with its replay takes 15 s on two idle cores; under other load 100 s were observed.
-STANDSTILL_S = 180.0
-# After Ctrl-C: long enough for the current batch, short enough for the user who waits.
-INTERRUPTED_DRAIN_S = 8.0
-# The broker looks for timed-out transactions every 10 s, and then writes their markers.
-ABORT_MARGIN_S = 20.0
-# A load without a rate sends at least this fast: a third of the slowest run in results/runs/costs-flat-out.
-FLAT_OUT_EVENTS_PER_S = 10_000.0
-# The batch that reads the open sessions has one event per session. A pipeline slower than this is stuck.
-OPEN_SESSIONS_PER_S = 200.0
 During = Callable[[Child], None]
 _log = logging.getLogger(__name__)
 
@@ -121,43 +110,69 @@ def run_cell(
         own = stack.enter_context(open_broker(cell, lab, folder))
         own = stack.enter_context(open_cluster(cell, own, folder, interrupted.is_set))
         links = stack.enter_context(open_links(cell, own))
-        return _Run(cell, own, links, folder, show, interrupted, engine, during).run()
+        return _made(cell, own, links, folder, show, interrupted, engine, during).run()
 
 
+def _made(
+    cell: Cell,
+    lab: Lab,
+    links: Links,
+    folder: Path,
+    show: Show,
+    interrupted: threading.Event,
+    engine: Engine,
+    during: During | None,
+) -> _Run:
+    """Makes the topics of a run, opens its timeline, and puts its parts together."""
+    run = f"ob-{time.strftime('%H%M%S')}-{uuid.uuid4().hex[:6]}"
+    sink = suite_sinks()[cell.sink]
+    topics = make_topics(cell, lab.kafka, run, folder)
+    # The output topic of a sink has the same settings as the input topic.
+    durability = lab.durability(topics.input, sink.traits.services)
+    config = pipeline_config(cell, lab, links.kafka, topics, run, folder)
+    supervisor = Supervisor(
+        config, {**lab.environment(), **links.environment}, cell.random_kills, cell.seed,
+        {**lab.servers, **links.proxies}, engine, cell.outage_s, lab.cluster, interrupted.is_set,
+    )  # fmt: skip
+    processes = RunProcesses(folder, lab.environment())
+    meters = Meters(partial(measured, supervisor, processes, lab, sink.traits.services), folder / CHECKPOINT, engine)
+    progress = RunProgress(
+        folder, None if cell.rate == "max" else cell.load_s, cell.trigger_ms / 1000, cell.generators, cell.observers
+    )
+    return _Run(
+        id=run, cell=cell, lab=lab, folder=folder, sink=sink, topics=topics, durability=durability, config=config,
+        engine=engine, supervisor=supervisor, processes=processes, meters=meters, progress=progress,
+        measurement=Measurement(cell, load_plans(cell, folder)[0], meters, progress),
+        limits=Limits(cell, lab.start_timeout_s), show=show, interrupted=interrupted, during=during,
+    )  # fmt: skip
+
+
+@dataclass(kw_only=True)
 class _Run:
-    def __init__(
-        self,
-        cell: Cell,
-        lab: Lab,
-        links: Links,
-        folder: Path,
-        show: Show,
-        interrupted: threading.Event,
-        engine: Engine,
-        during: During | None,
-    ) -> None:
-        self.engine = engine
-        self.cell, self.lab, self.folder = cell, lab, folder
-        self.show, self.interrupted, self.during = show, interrupted, during
-        self.sink = suite_sinks()[cell.sink]
-        self.id = f"ob-{time.strftime('%H%M%S')}-{uuid.uuid4().hex[:6]}"
-        self.topics = make_topics(cell, lab.kafka, self.id, folder)
-        # The output topic of a sink has the same settings as the input topic.
-        self.durability = lab.durability(self.topics.input, self.sink.traits.services)
-        self.config = pipeline_config(cell, lab, links.kafka, self.topics, self.id, folder)
-        self.supervisor = Supervisor(
-            self.config, {**lab.environment(), **links.environment}, cell.random_kills, cell.seed,
-            {**lab.servers, **links.proxies}, engine, cell.outage_s, lab.cluster,
-        )  # fmt: skip
-        self.processes = RunProcesses(folder, lab.environment())
-        self.meters = Meters(self._measured_processes, folder / CHECKPOINT, engine)
-        at_once = cell.rate == "max"
-        self.load_s = cell.sessions * EVENTS_PER_SESSION / FLAT_OUT_EVENTS_PER_S if at_once else cell.load_s
-        self.progress = RunProgress(
-            folder, None if at_once else self.load_s, cell.trigger_ms / 1000, cell.generators, cell.observers
-        )
-        self.phases = Phases(self.supervisor, lab.own_kafka, self._look, interrupted, cell.faulted)
-        self.measured_from_us, self.warm = 0, False
+    """One run, made of its parts."""
+
+    id: str
+    cell: Cell
+    lab: Lab
+    folder: Path
+    sink: SuiteSink
+    topics: Topics
+    durability: dict[str, dict[str, str]]
+    config: PipelineConfig
+    engine: Engine
+    supervisor: Supervisor
+    processes: RunProcesses
+    meters: Meters
+    progress: RunProgress
+    measurement: Measurement
+    limits: Limits
+    show: Show
+    interrupted: threading.Event
+    during: During | None
+
+    def __post_init__(self) -> None:
+        broker = self.lab.own_kafka
+        self.phases = Phases(self.supervisor, broker, self._look, self.interrupted, self.cell.faulted)
 
     def run(self) -> RunResult:
         """Runs every phase."""
@@ -177,15 +192,15 @@ class _Run:
             self.phases.begin(STOPPING)
             self.supervisor.stop()
             self.phases.begin(READING)
-            settle_s = self.cell.transaction_timeout_ms / 1000 + ABORT_MARGIN_S
             topics, kafka = self.topics, self.lab.kafka.access.client
-            final_reads(self.sink, topics.target, kafka, topics.input, topics.quarantine, self.folder, settle_s)
+            final_reads(self.sink, topics.target, kafka, topics.input, topics.quarantine, self.folder,
+                        self.limits.settle_s)  # fmt: skip
             self.processes.report_deaths(self.supervisor.note)
             self.processes.stop(OBSERVER)
             counted = self.engine.keeps_checkpoint_files and not self.cell.checkpoint
             written = self.meters.checkpoint.total() if counted else None
         uses, cut = self.meters.uses(), self.interrupted.is_set()
-        return RunResult(self.id, self.topics, self._kafka(), self.durability, uses, written, self.measured_from_us,
+        return RunResult(self.id, self.topics, self._kafka(), self.durability, uses, written, self.measurement.from_us,
                          cut, self.engine.as_json())  # fmt: skip
 
     def _run_load(self) -> None:
@@ -194,19 +209,16 @@ class _Run:
         if self.cell.rate == "max":
             self._load()
             self._start_pipeline()
-            self._measure_from_now()
+            self.measurement.begin()
         else:
             self._start_pipeline()
             self._warm_up()
-            self._measure_from_now()
+            self.measurement.begin()
             self._load()
         self._drain()
 
     def _load_began(self) -> bool:
-        return all(plan.exists() for plan in self._plans())
-
-    def _plans(self) -> list[Path]:
-        return [self.folder / name / "plan.json" for name in numbered("ledger", self.cell.generators)]
+        return all(plan.exists() for plan in load_plans(self.cell, self.folder))
 
     def _end_early(self, ended: PipelineEnded) -> None:
         """Ends a run whose pipeline will not come back, so that it can be judged up to here."""
@@ -221,7 +233,7 @@ class _Run:
     def _start_pipeline(self) -> None:
         self.supervisor.start()
         # A pipeline that dies before it runs gets no further: the supervisor counts its deaths.
-        timeout = ProgressTimeout(self.lab.start_timeout_s, self.supervisor.signs_of_life)
+        timeout = ProgressTimeout(self.limits.start_s, self.supervisor.signs_of_life)
         self._require(STARTING, self.supervisor.running, timeout)
 
     def _warm_up(self) -> None:
@@ -235,7 +247,7 @@ class _Run:
             self.progress.sent_ahead += send_warm_up(
                 self.lab.kafka.access, self.topics.input, self.folder, number, warm_up_file(self.cell, number)
             )
-            timeout = ProgressTimeout(self.lab.start_timeout_s + self.cell.trigger_ms / 1000, self._warming_up)
+            timeout = ProgressTimeout(self.limits.warm_up_s, self._warming_up)
             self._require(phase, self.progress.has_read_ahead, timeout, remedy)
 
     def _warming_up(self) -> object:
@@ -251,7 +263,7 @@ class _Run:
         self.progress.sent_ahead += open_sessions(self.lab.kafka.access, self.topics.input, self.folder, count)
         ends = self._input_ends()
         self.supervisor.start(replace(self.config, faults=(), max_events_per_batch=None))
-        timeout = ProgressTimeout(self.lab.start_timeout_s + count / OPEN_SESSIONS_PER_S, self._preloaded)
+        timeout = ProgressTimeout(self.limits.preload_s, self._preloaded)
         self._require(PRELOADING, lambda: self.progress.has_read(ends), timeout, " or with fewer --open-sessions")
         self.supervisor.stop()
 
@@ -261,7 +273,7 @@ class _Run:
 
     def _load(self) -> None:
         self._start_load()
-        timeout = ProgressTimeout(START_LIMIT_S + self._faults_s(), self.progress.of_load)
+        timeout = ProgressTimeout(self.limits.server_s, self.progress.of_load)
         over = self.phases.wait(LOADING, lambda: self.processes.load_over, timeout) or self.interrupted.is_set()
         self.processes.report_deaths(self.supervisor.note)
         self.processes.stop(GENERATOR)
@@ -292,7 +304,8 @@ class _Run:
     def _read_all(self, least_s: float = 0.0) -> tuple[str, dict[str, int]]:
         """Waits until the pipeline has read everything, for at least `least_s`; returns how it ended, and the ends."""
         self._wait_for_servers()
-        ends, timeout, until = self._input_ends(), self._drain_timeout(), time.monotonic() + least_s
+        ends, timeout = self._input_ends(), self.limits.drain(self.progress, self.supervisor)
+        until = time.monotonic() + least_s
         if self.phases.wait(
             DRAINING, lambda: time.monotonic() >= until and self._drained(ends), timeout, INTERRUPTED_DRAIN_S
         ):
@@ -305,18 +318,8 @@ class _Run:
         more_faults = self.supervisor.random_kills_left or self.supervisor.fault_active
         return self.progress.has_read(ends) and self.supervisor.running() and not more_faults
 
-    def _drain_timeout(self) -> DrainTimeout:
-        limit_s = STANDSTILL_S + self._faults_s() + 2 * self.load_s  # a backlog may come as one batch
-        return DrainTimeout(limit_s, self.lab.start_timeout_s + self._faults_s(), self.progress, self.supervisor)
-
-    def _faults_s(self) -> float:
-        """The sum of the durations that faults and outages name."""
-        return self.cell.random_kills * self.cell.outage_s + sum(
-            parse_fault(fault).seconds or 0.0 for fault in self.cell.faults
-        )
-
     def _wait_for_servers(self) -> None:
-        self.phases.wait_for_servers(ProgressTimeout(START_LIMIT_S + self._faults_s()))
+        self.phases.wait_for_servers(ProgressTimeout(self.limits.server_s))
 
     def _require(self, phase: Phase, done: Callable[[], bool], timeout: ProgressTimeout, remedy: str = "") -> None:
         """Waits for a phase that must succeed.
@@ -341,52 +344,16 @@ class _Run:
         """Reads the progress, measures, and displays the run."""
         self.progress.update()
         self.meters.checkpoint.scan_if_due()
-        self._end_warm_up_time(phase)
-        pipeline = self.supervisor.child
-        if self.during and self.warm and phase in (LOADING, DRAINING) and pipeline and self.supervisor.running():
+        self.measurement.look(phase)
+        pipeline, warm = self.supervisor.child, self.measurement.warm
+        if self.during and warm and phase in (LOADING, DRAINING) and pipeline and self.supervisor.running():
             self.during(pipeline)
         self.show(self.progress.status(phase))
-
-    def _end_warm_up_time(self, phase: Phase) -> None:
-        """Starts the measurement again when the warm-up time is over."""
-        if not self.warm and self._warm_up_time_is_over(phase):
-            self.warm = True
-            self._measure_from_now()
-
-    def _warm_up_time_is_over(self, phase: Phase) -> bool:
-        """Whether the load runs for longer than the warm-up time.
-
-        A flat-out load is there before the pipeline starts, so its warm-up time counts from the pipeline's start. It
-        is measured as a whole if less than half of it is left then.
-        """
-        if self.cell.rate == "max":
-            began_us = self.measured_from_us
-            load = self.cell.sessions * EVENTS_PER_SESSION
-            if phase != DRAINING or 2 * (self.progress.events_read - self.progress.sent_ahead) > load:
-                return False
-        else:
-            plan = self._plans()[0]
-            if phase != LOADING or not plan.exists():
-                return False
-            began_us = json.loads(plan.read_text())["started_us"]
-        return time.time_ns() // 1000 >= began_us + self.cell.warmup_s * 1e6
-
-    def _measure_from_now(self) -> None:
-        """Starts measuring: at the start of pipeline or load, and again after the warm-up time."""
-        self.meters.mark()
-        self.measured_from_us = time.time_ns() // 1000
 
     def _input_ends(self) -> dict[str, int]:
         # A fault may have killed the broker just before. A busy machine was seen to take 36 s to start it again.
         with closing(KafkaReader.of(self.lab.kafka.access.client, self.topics.input, START_LIMIT_S)) as reader:
             return {str(p): end.lso for p, end in reader.ends().items()}
-
-    def _measured_processes(self) -> dict[str, Any]:
-        pipeline = {} if self.supervisor.child is None else {PIPELINE: self.supervisor.child}
-        servers = self.lab.processes((KAFKA, *self.sink.traits.services))
-        workers = () if self.lab.cluster is None else self.lab.cluster.workers
-        executors = {f"{EXECUTORS} {number}": worker for number, worker in enumerate(workers, 1)}
-        return {**self.processes.children, **pipeline, **executors, **servers}
 
     def _description(self) -> dict[str, Any]:
         return {"schema": 1, "run": self.id, "cell": self.cell.as_json(),

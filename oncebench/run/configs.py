@@ -93,6 +93,11 @@ def load_configs(cell: Cell, kafka: KafkaAccess, topics: Topics, folder: Path) -
     ]  # fmt: skip
 
 
+def load_plans(cell: Cell, folder: Path) -> list[Path]:
+    """Returns the plan of each generator, which the generator writes before its first event."""
+    return [folder / ledger / "plan.json" for ledger in numbered("ledger", cell.generators)]
+
+
 def warm_up_file(cell: Cell, number: int) -> dict[str, Any] | None:
     """Returns the file of warm-up batch `number`: the first records of the load, under ids of their own."""
     return {**_replayed(cell), "passes": None, "prefix": f"w{number}-"} if cell.records else None

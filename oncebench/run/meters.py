@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -18,8 +18,11 @@ from typing import Any
 from oncebench.errors import UserError
 from oncebench.faults.server import KAFKA
 from oncebench.lab.engine import SPARK, Engine
+from oncebench.lab.lab import Lab
 from oncebench.observe.bytes_written import BytesWritten
-from oncebench.observe.resources import BROKER, PIPELINE, SUITE, Sampler, Use
+from oncebench.observe.resources import BROKER, EXECUTORS, PIPELINE, SUITE, Sampler, Use
+from oncebench.run.attempts.supervisor import Supervisor
+from oncebench.run.processes import RunProcesses
 
 
 class Meters:
@@ -73,6 +76,18 @@ class Meters:
                 if process.alive:
                     owners[process.pid] = name
         return owners
+
+
+def measured(supervisor: Supervisor, processes: RunProcesses, lab: Lab, services: Collection[str]) -> Mapping[str, Any]:
+    """Returns the current processes of a run, by name.
+
+    Args:
+        services: the servers of the run's sink.
+    """
+    pipeline = {} if supervisor.child is None else {PIPELINE: supervisor.child}
+    workers = () if lab.cluster is None else lab.cluster.workers
+    executors = {f"{EXECUTORS} {number}": worker for number, worker in enumerate(workers, 1)}
+    return {**processes.children, **pipeline, **executors, **lab.processes((KAFKA, *services))}
 
 
 def component(engine: Engine, owner: str, name: str, leader: bool) -> str:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from oncebench.errors import UserError
 from oncebench.live.status import LOADING, STARTING, Phase
+from oncebench.run.attempts.supervisor import Supervisor
 from oncebench.run.progress_timeout import ProgressTimeout
-from oncebench.run.supervisor import Supervisor
 from oncebench.servers.kafka.broker import KafkaBroker
 from oncebench.servers.kafka.cluster import KafkaCluster
 

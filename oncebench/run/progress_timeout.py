@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from oncebench.run.attempts.supervisor import Supervisor
 from oncebench.run.progress import RunProgress
-from oncebench.run.supervisor import Supervisor
 
 # A start that writes to its log without end is ended after this many times the limit of a silent start.
 LONGEST_START = 5.0

@@ -11,7 +11,7 @@ import pytest
 
 from oncebench.downloads.cache import cache_dir
 from oncebench.lab.spark.class_archive import prepare_spark
-from oncebench.run.supervisor import Supervisor
+from oncebench.run.attempts.supervisor import Supervisor
 from tests.pipelines import Fixture, position, session, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]

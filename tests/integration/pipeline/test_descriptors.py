@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from oncebench.run.supervisor import Supervisor
+from oncebench.run.attempts.supervisor import Supervisor
 from tests.pipelines import Fixture, session, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]

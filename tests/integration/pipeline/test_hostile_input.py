@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
-from oncebench.run.supervisor import Supervisor
+from oncebench.run.attempts.supervisor import Supervisor
 from tests.pipelines import Fixture, event, every_row, position, session, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]

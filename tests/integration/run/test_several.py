@@ -27,7 +27,6 @@ from oncebench.record.streams import read_stream
 from oncebench.run.cell import _Run
 from oncebench.run.configs import load_configs, observer_configs
 from oncebench.run.processes import GENERATOR, OBSERVER, RunProcesses
-from oncebench.run.progress import RunProgress
 from oncebench.run.topics import Topics
 from oncebench.scenario.cell import Cell
 from oncebench.servers.kafka.broker import KafkaBroker
@@ -108,12 +107,11 @@ class Load(FakeRun):
     _start_load = _Run._start_load
 
     def __init__(self, folder: Path, cell: Cell, kafka: KafkaBroker) -> None:
-        super().__init__(folder, cell)
-        self.lab.kafka, self.topics = SimpleNamespace(access=kafka.access), topics(kafka)
-        self.processes = RunProcesses(folder, dict(os.environ))
+        lab = SimpleNamespace(own_kafka=None, kafka=SimpleNamespace(access=kafka.access))
+        processes = RunProcesses(folder, dict(os.environ))
+        super().__init__(folder, cell, lab=lab, topics=topics(kafka), processes=processes)
         self.fields: list[tuple[str, dict[str, Any]]] = []
         self.supervisor.note = lambda event, **fields: self.fields.append((event, fields))
-        self.progress = RunProgress(folder, None, generators=2)
 
     def _look(self, phase: Any) -> None:
         generators = self.processes.of(GENERATOR)

@@ -83,6 +83,9 @@ class World:
     def last_words(self) -> str:
         return self.words
 
+    def record_kill(self, **fields: Any) -> None:
+        self.note("pipeline-killed", **fields)
+
     def record_exit(self) -> tuple[int | None, str]:
         self.note("pipeline-failed")
         return self.attempts[-1].returncode, self.words

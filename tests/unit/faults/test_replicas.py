@@ -14,7 +14,7 @@ import pytest
 from oncebench.faults import replicas
 from oncebench.faults.context import FaultContext
 from oncebench.faults.roles import OUTPUT_LEADER, Role
-from oncebench.run.supervisor import Supervisor
+from oncebench.run.attempts.supervisor import Supervisor
 from tests.unit.faults.fake_pipeline import World, run
 
 
@@ -253,7 +253,7 @@ def test_the_run_waits_while_a_leader_is_away_and_still_restarts(world: World, m
     with Supervisor(fault.config, {}, 0, seed=1) as supervisor:
         fault.hit = {**fault.hit, "action": "kill-output-leader"}
         running = KILL(fault, 0.0)
-        supervisor._active = [(fault, running)]
+        supervisor._faults._active = [(fault, running)]
         seen: list[tuple[bool, bool]] = []
         advance: Callable[[], None] = lambda: next(running)  # noqa: E731
         while "pipeline-continued" not in world.events:
@@ -261,6 +261,6 @@ def test_the_run_waits_while_a_leader_is_away_and_still_restarts(world: World, m
         seen.append((supervisor.server_down, fault.held))
         cluster.moves = True
         run(running, polls=10**6)
-        supervisor._active = []
+        supervisor._faults._active = []
     assert seen == [(True, False)]
     assert not fault.away

@@ -11,7 +11,7 @@ from kafka.errors import KafkaTimeoutError
 
 from oncebench.errors import UserError
 from oncebench.faults import server as server_faults
-from oncebench.run.supervisor import Supervisor
+from oncebench.run.attempts.supervisor import Supervisor
 from oncebench.sinks.kafka.coordinator import Transaction
 from tests.unit.faults.fake_pipeline import Server, World, run
 
@@ -125,7 +125,7 @@ def test_only_a_fault_that_breaks_a_server_is_waited_for(world: World, action: s
     context = world.context(action)
     context.hit, context.held = {**context.hit, "action": action}, held
     with Supervisor(context.config, {}, 0, seed=1) as supervisor:
-        supervisor._active = [(context, (_ for _ in ()))]
+        supervisor._faults._active = [(context, (_ for _ in ()))]
         assert supervisor.server_down is breaking
 
 

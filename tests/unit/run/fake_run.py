@@ -11,7 +11,9 @@ from oncebench.kafka_access.access import KafkaAccess
 from oncebench.lab.lab import START_TIMEOUT_S
 from oncebench.live.status import RunStatus
 from oncebench.run.cell import _Run
-from oncebench.run.phases import Phases
+from oncebench.run.configs import load_plans
+from oncebench.run.limits import Limits
+from oncebench.run.measurement import Measurement
 from oncebench.run.processes import RunProcesses
 from oncebench.run.progress import RunProgress
 from oncebench.scenario.cell import Cell
@@ -60,33 +62,28 @@ class FakeSupervisor:
 
 
 class FakeRun(_Run):
-    """A run with fake pipeline, generator and servers; `displayed` has the displayed states."""
+    """A run with fake pipeline, generator and servers; `displayed` has the displayed states.
 
-    def __init__(self, folder: Path, cell: Cell = CELL, interrupted: bool = False) -> None:
-        self.folder, self.cell, self.load_s = folder, cell, 1.0
-        self.interrupted = threading.Event()
+    Args:
+        parts: replace those of the fake.
+    """
+
+    def __init__(self, folder: Path, cell: Cell = CELL, interrupted: bool = False, **parts: Any) -> None:
+        self.fake, self.displayed, self.ended = FakeSupervisor(), list[RunStatus](), list[str]()
+        cut = threading.Event()
         if interrupted:
-            self.interrupted.set()
-        self.fake = FakeSupervisor()
-        self.supervisor: Any = self.fake
-        self.lab: Any = SimpleNamespace(
-            own_kafka=None, kafka=SimpleNamespace(access=KafkaAccess("")), start_timeout_s=START_TIMEOUT_S
-        )
-        self.topics: Any = SimpleNamespace(input="in")
-        self.config: Any = None
-        self.marks: list[float] = []
-        self.meters: Any = SimpleNamespace(
-            mark=lambda: self.marks.append(1.0), checkpoint=SimpleNamespace(scan_if_due=lambda: None)
-        )
-        self.measured_from_us = 0
-        self.warm = False
-        self.displayed: list[RunStatus] = []
-        self.show = self.displayed.append
-        self.during: Any = None
-        self.processes = RunProcesses(folder, {})
-        self.progress = RunProgress(folder, 1.0)
-        self.phases = Phases(self.supervisor, None, self._look, self.interrupted, cell.faulted)
-        self.ended: list[str] = []
+            cut.set()
+        meters: Any = SimpleNamespace(mark=lambda: None, checkpoint=SimpleNamespace(scan_if_due=lambda: None))
+        progress = RunProgress(folder, 1.0, generators=cell.generators)
+        lab: Any = SimpleNamespace(own_kafka=None, kafka=SimpleNamespace(access=KafkaAccess("")))
+        fakes: dict[str, Any] = {
+            "id": "run", "cell": cell, "lab": lab, "folder": folder, "sink": None,
+            "topics": SimpleNamespace(input="in"), "durability": {}, "config": None, "engine": None,
+            "supervisor": self.fake, "processes": RunProcesses(folder, {}), "meters": meters, "progress": progress,
+            "measurement": Measurement(cell, load_plans(cell, folder)[0], meters, progress),
+            "limits": Limits(cell, START_TIMEOUT_S), "show": self.displayed.append, "interrupted": cut, "during": None,
+        }  # fmt: skip
+        super().__init__(**{**fakes, **parts})
 
     def _input_ends(self) -> dict[str, int]:
         return {"0": 10_000}

@@ -14,11 +14,13 @@ import pytest
 from loadgen.errors import LedgerError
 from oncebench.errors import ExitCode, UserError
 from oncebench.kafka_access.access import KafkaAccess
-from oncebench.live.status import DRAINING, LOADING, STARTING, STOPPING, Phase
+from oncebench.live.status import DRAINING, LOADING, STARTING, STOPPING
 from oncebench.run import cell as module
+from oncebench.run import limits
+from oncebench.run.attempts.supervisor import PipelineEnded
 from oncebench.run.extra_load import warm_up
+from oncebench.run.limits import Limits
 from oncebench.run.progress_timeout import ProgressTimeout
-from oncebench.run.supervisor import PipelineEnded
 from tests.unit.run.fake_run import CELL, FakeRun
 
 
@@ -26,9 +28,9 @@ from tests.unit.run.fake_run import CELL, FakeRun
 def test_only_a_run_whose_pipeline_is_not_starting_has_stalled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, starting: bool, end: str
 ) -> None:
-    run = FakeRun(tmp_path)
-    monkeypatch.setattr(module, "STANDSTILL_S", 0.1)
-    run.load_s, run.lab.start_timeout_s, run.fake.starting = 0.0, 0.1, starting
+    monkeypatch.setattr(limits, "STANDSTILL_S", 0.1)
+    run = FakeRun(tmp_path, cell := replace(CELL, sessions=0), limits=Limits(cell, 0.1))
+    run.fake.starting = starting
     run._drain()
     assert run.fake.noted == [end]
 
@@ -164,33 +166,6 @@ def test_warm_up_events_that_cannot_be_sent_are_a_user_error(tmp_path: Path, mon
             send(KafkaAccess("x:1"), "in", tmp_path, 1)
 
 
-@pytest.mark.parametrize(
-    ("started_s_ago", "phase", "marks"),
-    [(6.1, LOADING, 1), (5.0, LOADING, 0), (None, LOADING, 0), (6.1, DRAINING, 0)],
-)
-def test_use_counts_anew_when_the_warm_up_time_ends_during_the_load(
-    tmp_path: Path, started_s_ago: float | None, phase: Phase, marks: int
-) -> None:
-    run = loading(tmp_path, started_s_ago)
-    run._end_warm_up_time(phase)
-    run._end_warm_up_time(phase)
-    assert len(run.marks) == marks
-    assert (run.measured_from_us > 0) == bool(marks)
-
-
-@pytest.mark.parametrize(("began_s_ago", "read", "marks"), [(6.1, 500, 1), (6.1, 501, 0), (5.9, 500, 0)])
-def test_a_flat_out_load_is_warm_while_half_of_it_is_left(
-    tmp_path: Path, began_s_ago: float, read: int, marks: int
-) -> None:
-    run = loading(tmp_path, 6.1, rate="max", sessions=10)
-    run.measured_from_us = time.time_ns() // 1000 - round(began_s_ago * 1e6)
-    run.progress.sent_ahead, run.progress.position = 7, {"0": 7 + read}
-    run._end_warm_up_time(LOADING)
-    assert run.marks == []
-    run._end_warm_up_time(DRAINING)
-    assert len(run.marks) == marks
-
-
 def loading(folder: Path, started_s_ago: float | None, **changes: Any) -> FakeRun:
     """A run with a warm-up time of 6 s whose load began so long ago; None: not yet."""
     if started_s_ago is not None:
@@ -204,7 +179,7 @@ def test_a_generator_without_answers_is_stopped_and_the_run_is_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = loading(tmp_path, 1.0)
-    monkeypatch.setattr(module, "START_LIMIT_S", 0.1)
+    monkeypatch.setattr(limits, "START_LIMIT_S", 0.1)
     line = {"t_us": 1, "planned_by_now": 10, "acknowledged": 4, "failed": 0}
     (tmp_path / "load.jsonl").write_text(json.dumps(line) + "\n")
     run._load()
@@ -213,11 +188,11 @@ def test_a_generator_without_answers_is_stopped_and_the_run_is_judged(
 
 
 def test_a_fault_without_a_broker_is_no_standstill_of_the_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    limits: list[float] = []
+    waited: list[float] = []
     run = loading(tmp_path, 1.0, faults=("mid-write:kill", "after-commit:stop-broker:40"))
-    monkeypatch.setattr(run.phases, "wait", lambda _phase, _done, timeout: limits.append(timeout.limit_s) or True)
+    monkeypatch.setattr(run.phases, "wait", lambda _phase, _done, timeout: waited.append(timeout.limit_s) or True)
     run._load()
-    assert limits == [module.START_LIMIT_S + 40.0]
+    assert waited == [limits.START_LIMIT_S + 40.0]
 
 
 def test_the_warm_up_is_displayed_with_its_number_of_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +211,7 @@ def test_a_pipeline_is_profiled_only_while_it_runs_and_is_measured(tmp_path: Pat
     run.fake.is_running = True
     run._look(LOADING)
     assert seen == []  # in the warm-up
-    run.warm = True
+    run.measurement.warm = True
     run._look(LOADING)
     run._look(STOPPING)
     run.fake.is_running = False

@@ -8,8 +8,8 @@ import pytest
 
 from oncebench.delivery.failpoints import FIRST_BATCH, POINTS, parse_fault
 from oncebench.faults.catalogue import FAULTS
+from oncebench.run.attempts.random_kills import RANDOM_KILL_MEAN_S
 from oncebench.run.extra_load.warm_up import WARM_UP_BATCHES, WARM_UP_SESSIONS
-from oncebench.run.supervisor import RANDOM_KILL_MEAN_S
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.matrix import cells as matrix
 from oncebench.scenario.matrix.families import FAMILIES, RANDOM, REPLAY, columns, named

@@ -13,16 +13,17 @@ from oncebench.errors import UserError
 from oncebench.faults import disk
 from oncebench.faults import process as process_faults
 from oncebench.faults.context import FaultContext
-from oncebench.run import supervisor as module
+from oncebench.processes import child as process
+from oncebench.run.attempts import active_faults as module
 from tests.unit.faults.fake_pipeline import Server
-from tests.unit.run.test_supervisor import World
+from tests.unit.run.attempts.fake_attempts import World
 
 
 @pytest.fixture
 def supervised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """A supervisor with a started fake pipeline."""
     made = World(tmp_path)
-    monkeypatch.setattr(module.process, "start", made.start)
+    monkeypatch.setattr(process, "start", made.start)
     with made.supervisor:
         made.supervisor.start()
         yield made
@@ -78,7 +79,7 @@ def test_a_fault_that_had_not_begun_leaves_the_pipeline_running(
 
 
 def test_a_pipeline_stays_stopped_until_its_next_fault_begins(supervised: World) -> None:
-    supervised.supervisor._servers = {"kafka": Server()}
+    supervised.supervisor._faults._servers = {"kafka": Server()}
     supervised.hit("stop-broker", 3600.0)
     supervised.supervisor.watch()
     assert supervised.attempts[0].thawed == 1
@@ -111,8 +112,10 @@ def test_a_fault_that_cannot_be_undone_does_not_keep_others_from_ending(supervis
 
     (supervised.folder / "tmp-999999999").mkdir()
     for number in range(3):
-        supervised.supervisor._active.append((cast("FaultContext", SimpleNamespace(standing=False)), fault(number)))
-        next(supervised.supervisor._active[-1][1])
+        supervised.supervisor._faults._active.append(
+            (cast("FaultContext", SimpleNamespace(standing=False)), fault(number))
+        )
+        next(supervised.supervisor._faults._active[-1][1])
     with pytest.raises(OSError, match="the broker does not start"):
         supervised.supervisor.__exit__(None, None, None)
     assert (undone, supervised.attempts[0].alive, supervised.supervisor.fault_active) == ([2, 1, 0], False, False)

@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 
 from oncebench.live.newest_fault import NewestFault
-from oncebench.run import supervisor as module
-from oncebench.run.supervisor import Supervisor
+from oncebench.processes import child as process
+from oncebench.run.attempts.supervisor import Supervisor
 from oncebench.servers.spark_cluster import SparkCluster
-from tests.unit.run.test_supervisor import FakeChild, World
+from tests.unit.run.attempts.fake_attempts import FakeChild, World
 
 WORKER = 501  # the session of a Spark worker
 
@@ -39,7 +39,7 @@ def world(tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> 
     made = World(tmp_path)
     made.supervisor.__exit__(None, None, None)
     made.supervisor = Supervisor(made.supervisor._config, {}, 0, seed=1, cluster=cluster)
-    monkeypatch.setattr(module.process, "start", made.start)
+    monkeypatch.setattr(process, "start", made.start)
     with made.supervisor:
         made.supervisor.start()
         yield made
@@ -70,10 +70,10 @@ def test_a_fault_begins_when_the_task_stands_still(world: World, cluster: Cluste
     cluster.fakes[0].still = False
     world.hit("stop", 3600.0, session=WORKER)
     world.supervisor.watch()
-    assert not world.supervisor._active
+    assert not world.supervisor._faults._active
     cluster.fakes[0].still = True
     world.supervisor.watch()
-    assert world.supervisor._active
+    assert world.supervisor._faults._active
     world.supervisor.end_faults()
     assert [each.thawed for each in (*world.attempts, *cluster.fakes)] == [1, 1, 1]
     assert [each.frozen for each in (*world.attempts, *cluster.fakes)] == [1, 1, 1], "the others stand still too"

@@ -2,114 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from oncebench.errors import UserError
-from oncebench.lab.engine import SPARK, Engine
-from oncebench.run import supervisor as module
-from oncebench.run.supervisor import Supervisor
-from pipeline.config import PipelineConfig
-
-
-@dataclass
-class FakeChild:
-    """A child that runs until a test ends it."""
-
-    log: Path
-    pid: int
-    alive: bool = True
-    returncode: int | None = None
-    thawed: int = 0
-    frozen: int = 0
-    session_killed: bool = False
-    still: bool = True
-    at_stop: Any = field(default=lambda: None)
-    at_kill: Any = field(default=lambda: None)
-
-    def kill_session(self) -> None:
-        if self.alive:
-            self.at_kill()
-        self.session_killed = True
-        self.returncode = -9 if self.returncode is None else self.returncode
-        self.alive = False
-
-    def stop_gently(self, _limit_s: float) -> None:
-        self.at_stop()
-        self.kill_session()
-
-    def freeze(self) -> None:
-        self.frozen += 1
-
-    def thaw(self, _but: frozenset[int] = frozenset()) -> None:
-        self.thawed += 1
-
-    def send(self, _number: int) -> None:
-        pass
-
-    def stands_still(self, pid: int) -> bool:
-        return self.still or pid != self.pid or not self.alive
-
-    def dies(self, code: int) -> None:
-        self.alive, self.returncode = False, code
-
-
-class World:
-    """A supervisor with its folder, and the hits and the log of its fake pipeline."""
-
-    def __init__(
-        self, folder: Path, random_kills: int = 0, engine: Engine = SPARK, outage_s: float = 0.0, servers: Any = None
-    ) -> None:
-        self.folder = folder
-        self.attempts: list[FakeChild] = []
-        config = PipelineConfig(
-            "localhost:1", "in", {"output": "out"}, "bad", "kafka", "exactly-once", "two-phase", "id", folder, folder
-        )
-        self.supervisor = Supervisor(
-            config, {}, random_kills, seed=1, servers=servers, engine=engine, outage_s=outage_s
-        )
-
-    def start(self, _name: str, _command: object, log: Path, **_others: object) -> FakeChild:
-        log.parent.mkdir(exist_ok=True)
-        log.touch()
-        self.attempts.append(FakeChild(log, 1000 + len(self.attempts)))
-        return self.attempts[-1]
-
-    def hit(self, action: str = "kill", seconds: float = 0.0, t_us: int = 5, session: int | None = None) -> None:
-        pid = self.attempts[-1].pid
-        hit = {"fault": f"mid-write:{action}", "action": action, "seconds": seconds, "batch": 6, "t_us": t_us}
-        self._append("hits.jsonl", {**hit, "life": pid, "pid": session or pid, "session": session or pid})
-
-    def passes(self, point: str, batch: int) -> None:
-        self._append("trace.jsonl", {"t_us": time.time_ns() // 1000, "point": point, "batch": batch})
-
-    def runs(self) -> None:
-        self._append("progress.jsonl", {"kind": "running", "t_us": time.time_ns() // 1000})
-
-    def commits(self, batch: int) -> None:
-        self._append("progress.jsonl", {"kind": "batch", "batch": batch, "t_us": time.time_ns() // 1000})
-
-    def timeline(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in (self.folder / "timeline.jsonl").read_text().splitlines()]
-
-    def events(self) -> list[str]:
-        return [line["event"] for line in self.timeline()]
-
-    def _append(self, name: str, line: dict[str, Any]) -> None:
-        with (self.folder / name).open("a") as file:
-            file.write(json.dumps(line) + "\n")
+from oncebench.lab.engine import Engine
+from oncebench.processes import child as process
+from oncebench.run.attempts import supervisor as module
+from tests.unit.run.attempts.fake_attempts import FakeChild, World
 
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    made = World(tmp_path, random_kills=1)
-    monkeypatch.setattr(module.process, "start", made.start)
+    made = World(tmp_path)
+    monkeypatch.setattr(process, "start", made.start)
     with made.supervisor:
         made.supervisor.start()
         yield made
@@ -231,35 +140,12 @@ def test_a_fault_that_is_cut_short_is_not_recorded_as_over(world: World) -> None
     assert (world.timeline()[0]["tells_over"], "nemesis-over" in world.events()) == (True, False)
 
 
-def test_a_fault_begins_when_the_pipeline_is_stopped_and_no_random_kill_comes_before(world: World) -> None:
-    world.runs()
-    world.supervisor.begin_random_kills()
-    world.supervisor._kill_at = 0.0
-    world.attempts[0].still = False
-    world.hit("stop", 0.0)
-    world.supervisor.watch()
-    assert (world.attempts[0].thawed, world.events()[1:], world.supervisor.hits_handled) == (0, [], 0)
-    assert (world.supervisor.fault_active, world.supervisor.random_kills_left) == (True, 1)
-    world.attempts[0].still = True
-    world.supervisor.watch()
-    assert (world.attempts[0].thawed, world.events()[1], world.supervisor.hits_handled) == (1, "pipeline-continued", 1)
-
-
 def test_a_fault_whose_pipeline_died_first_is_idle(world: World) -> None:
     world.attempts[0].still = False
     world.hit("outage", 5.0)
     world.attempts[0].dies(-9)
     world.supervisor.watch()
     assert (world.events().count("nemesis-idle"), world.supervisor.fault_active, len(world.attempts)) == (1, False, 2)
-
-
-def test_a_hit_together_with_a_random_kill_is_idle(world: World) -> None:
-    world.attempts[0].at_kill = lambda: world.hit("outage", 5.0)
-    kill_at_random(world)
-    world.supervisor.watch()
-    assert (world.supervisor.fault_active, world.supervisor.hits_handled) == (False, 1)
-    assert world.events().count("nemesis-idle") == 1
-    assert (len(world.attempts), world.attempts[1].alive) == (2, True)
 
 
 def test_a_death_recorded_by_a_fault_is_recorded_once(world: World) -> None:
@@ -342,55 +228,21 @@ def test_a_successor_replaces_a_running_attempt_unless_it_is_kept(
     assert [attempt.alive for attempt in world.attempts] == [False, True, True]
 
 
-def kill_at_random(world: World) -> dict[str, Any]:
-    world.runs()
-    world.supervisor.begin_random_kills()
-    world.supervisor._kill_at = 0.0
-    world.supervisor.watch()
-    return world.timeline()[-2]
-
-
-def test_random_kills_have_random_waiting_times(world: World) -> None:
-    waits = []
-    for _ in range(50):
-        world.runs()
-        world.supervisor.begin_random_kills()
-        world.supervisor._kills_left, world.supervisor._kill_at = 1, None
-        before = time.monotonic()
-        world.supervisor.watch()
-        assert world.supervisor._kill_at is not None
-        waits.append(world.supervisor._kill_at - before)
-    assert len({round(wait, 3) for wait in waits}) > 40
-    assert module.RANDOM_KILL_MEAN_S / 2 < sum(waits) / len(waits) < 2 * module.RANDOM_KILL_MEAN_S
-
-
-def test_a_random_kill_records_the_last_failpoint_of_its_attempt(world: World) -> None:
-    world.passes("mid-write", 7)
-    assert kill_at_random(world)["landed"] == {"point": "mid-write", "batch": 7}
-
-
-def test_a_random_kill_before_the_first_failpoint_records_none(world: World) -> None:
-    world.passes("mid-write", 7)
-    world.attempts[0].dies(-11)
-    time.sleep(0.001)
-    world.supervisor.watch()
-    killed = kill_at_random(world)
-    assert (killed["event"], killed["landed"]) == ("random-kill", None)
-
-
-def test_a_dead_pipeline_uses_up_no_random_kill(world: World) -> None:
-    world.runs()
-    world.supervisor.begin_random_kills()
-    world.supervisor._kill_at = 0.0
-    world.attempts[0].dies(-11)
-    world.supervisor.watch()
-    assert world.events() == ["pipeline-started", "pipeline-failed", "pipeline-started"]
-    assert world.supervisor.random_kills_left == 1
-
-
 def test_a_stopped_pipeline_is_not_restarted(world: World) -> None:
     world.supervisor.stop()
     assert world.supervisor.child is None
     world.supervisor.start()
     world.supervisor.watch()
     assert world.events() == ["pipeline-started", "pipeline-stopped", "pipeline-started"]
+
+
+def test_an_engine_starts_and_sweeps_its_attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[object] = []
+    swept: list[Path] = []
+    engine = Engine("other", lambda _config: ["other", "job"], lambda _name, _leader: "other", sweep=swept.append)
+    world = World(tmp_path, engine=engine)
+    start = lambda _name, command, log, **_others: started.append(command) or world.start("", command, log)  # noqa: E731
+    monkeypatch.setattr(process, "start", start)
+    with world.supervisor as supervisor:
+        supervisor.start()
+    assert (started, swept) == ([["other", "job"]], [tmp_path])

@@ -1,0 +1,109 @@
+"""Kills the pipeline at random times; after an outage it is started again.
+
+Promise: the times depend on the seed and on the length of the starts alone. An attempt that dies by itself uses up no
+kill. Under exactly-once, a kill before an outage comes while the pipeline commits a transaction, or COME_LIMIT_S later
+(`commit_held`).
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from oncebench.faults.link import commit_held
+from oncebench.run.attempts.attempt import Attempt, now_us
+from pipeline.config import PipelineConfig
+
+if TYPE_CHECKING:  # it imports Spark
+    from oncebench.servers.spark_cluster import SparkCluster
+
+# Mean time from "running" to a random kill, at least. The first batch of a restarted pipeline, the replay, takes 3 to
+# 5 s. So about half of the kills hit a replay, the others any step of the batches after it, and the run makes progress.
+RANDOM_KILL_MEAN_S = 6.0
+
+
+class RandomKills:
+    """The random kills of one run.
+
+    Args:
+        count: number of SIGKILLs.
+        seed: of their times.
+        outage_s: seconds between a kill and the restart; see `Cell.outage_s`.
+
+    Attributes:
+        left: the number of kills still to come.
+    """
+
+    def __init__(self, count: int, seed: int, outage_s: float = 0.0) -> None:
+        self.left = count
+        self._outage_s = outage_s
+        self._random = random.Random(seed)
+        self._begun = False
+        self._kill_at: float | None = None
+        self._restart_at: float | None = None
+
+    def begin(self) -> None:
+        """Allows kills from now on."""
+        self._begun = True
+
+    def due(self, attempt: Attempt) -> bool:
+        """Whether to kill this attempt now. The time of a kill is drawn once the attempt runs."""
+        if not self._begun or not self.left:
+            return False
+        now = time.monotonic()
+        if self._kill_at is None:
+            if attempt.running:
+                # A start takes about 6 s. Where it takes longer, the replay does too.
+                self._kill_at = now + self._random.expovariate(1 / max(RANDOM_KILL_MEAN_S, attempt.age_s))
+            return False
+        if now < self._kill_at:
+            return False
+        self._kill_at = None
+        return True
+
+    def kill(
+        self,
+        attempt: Attempt,
+        config: PipelineConfig,
+        servers: Mapping[str, Any],
+        cluster: SparkCluster | None,
+        interrupted: Callable[[], bool],
+    ) -> dict[str, Any] | None:
+        """Kills the attempt, and begins the outage if there is one.
+
+        Args:
+            config: of the pipeline.
+            servers: the servers that the suite started, by name.
+            cluster: the Spark cluster that the run has started for the pipeline, if any.
+            interrupted: whether the run was interrupted; ends the wait for a commit.
+
+        Returns:
+            The fields of the line `random-kill`. None without a kill: the run was interrupted, or the attempt died by
+            itself, during the wait for a commit.
+        """
+        given_up = lambda: interrupted() or not attempt.child.alive  # noqa: E731
+        with commit_held(servers, config, self._outage_s, given_up) as held:
+            if held is None:
+                return None
+            self.left -= 1
+            killed_us = now_us()
+            attempt.child.kill_session()
+            if self._outage_s and cluster is not None:  # a living executor would send the commit again
+                cluster.kill_executors()
+        if self._outage_s:
+            self._restart_at = time.monotonic() + self._outage_s
+        return {"t_us": killed_us, "landed": attempt.last_failpoint(), **held}
+
+    @property
+    def outage(self) -> bool:
+        """Whether a killed attempt waits for its restart."""
+        return self._restart_at is not None
+
+    def outage_ends(self) -> bool:
+        """Ends the outage when its time is over; returns whether it has ended."""
+        if self._restart_at is None or time.monotonic() < self._restart_at:
+            return False
+        self._restart_at = None
+        return True

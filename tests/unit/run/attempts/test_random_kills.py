@@ -1,0 +1,206 @@
+"""Random kills, with and without an outage; the pipeline is faked."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncebench.faults.link import COME_LIMIT_S, link_to
+from oncebench.faults.server import KAFKA
+from oncebench.processes import child as process
+from oncebench.run.attempts import random_kills as module
+from oncebench.servers.proxy.tcp import Catch
+from tests.unit.run.attempts.fake_attempts import World
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    made = World(tmp_path, random_kills=1)
+    monkeypatch.setattr(process, "start", made.start)
+    with made.supervisor:
+        made.supervisor.start()
+        yield made
+
+
+def kill_at_random(world: World) -> dict[str, Any]:
+    world.runs()
+    world.supervisor.begin_random_kills()
+    world.supervisor._random_kills._kill_at = 0.0
+    world.supervisor.watch()
+    return world.timeline()[-2]
+
+
+def test_random_kills_have_random_waiting_times(world: World) -> None:
+    waits, kills = [], world.supervisor._random_kills
+    for _ in range(50):
+        world.runs()
+        world.supervisor.begin_random_kills()
+        kills.left, kills._kill_at = 1, None
+        before = time.monotonic()
+        world.supervisor.watch()
+        assert kills._kill_at is not None
+        waits.append(kills._kill_at - before)
+    assert len({round(wait, 3) for wait in waits}) > 40
+    assert module.RANDOM_KILL_MEAN_S / 2 < sum(waits) / len(waits) < 2 * module.RANDOM_KILL_MEAN_S
+
+
+def test_a_random_kill_records_the_last_failpoint_of_its_attempt(world: World) -> None:
+    world.passes("mid-write", 7)
+    assert kill_at_random(world)["landed"] == {"point": "mid-write", "batch": 7}
+
+
+def test_a_random_kill_before_the_first_failpoint_records_none(world: World) -> None:
+    world.passes("mid-write", 7)
+    world.attempts[0].dies(-11)
+    time.sleep(0.001)
+    world.supervisor.watch()
+    killed = kill_at_random(world)
+    assert (killed["event"], killed["landed"]) == ("random-kill", None)
+
+
+def test_a_dead_pipeline_uses_up_no_random_kill(world: World) -> None:
+    world.runs()
+    world.supervisor.begin_random_kills()
+    world.supervisor._random_kills._kill_at = 0.0
+    world.attempts[0].dies(-11)
+    world.supervisor.watch()
+    assert world.events() == ["pipeline-started", "pipeline-failed", "pipeline-started"]
+    assert world.supervisor.random_kills_left == 1
+
+
+def test_a_hit_together_with_a_random_kill_is_idle(world: World) -> None:
+    world.attempts[0].at_kill = lambda: world.hit("outage", 5.0)
+    kill_at_random(world)
+    world.supervisor.watch()
+    assert (world.supervisor.fault_active, world.supervisor.hits_handled) == (False, 1)
+    assert world.events().count("nemesis-idle") == 1
+    assert (len(world.attempts), world.attempts[1].alive) == (2, True)
+
+
+def test_a_fault_begins_when_the_pipeline_is_stopped_and_no_random_kill_comes_before(world: World) -> None:
+    world.runs()
+    world.supervisor.begin_random_kills()
+    world.supervisor._random_kills._kill_at = 0.0
+    world.attempts[0].still = False
+    world.hit("stop", 0.0)
+    world.supervisor.watch()
+    assert (world.attempts[0].thawed, world.events()[1:], world.supervisor.hits_handled) == (0, [], 0)
+    assert (world.supervisor.fault_active, world.supervisor.random_kills_left) == (True, 1)
+    world.attempts[0].still = True
+    world.supervisor.watch()
+    assert (world.attempts[0].thawed, world.events()[1], world.supervisor.hits_handled) == (1, "pipeline-continued", 1)
+
+
+class Link:
+    """A proxy whose client commits at once."""
+
+    def __init__(self) -> None:
+        self.caught: list[Catch] = []
+
+    def catch(self, catch: Catch) -> None:
+        catch.request = b""
+        self.caught.append(catch)
+
+    def forget(self, catch: Catch) -> None:
+        catch.forgotten = True
+
+
+@pytest.mark.parametrize(("link", "recorded"), [(Link(), {"commit_held": True}), (None, {})], ids=["link", "no link"])
+def test_an_outage_begins_at_a_commit_and_delays_the_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, link: Link | None, recorded: dict[str, bool]
+) -> None:
+    world = World(tmp_path, random_kills=1, outage_s=0.2, servers={} if link is None else {link_to(KAFKA): link})
+    monkeypatch.setattr(process, "start", world.start)
+    monkeypatch.setattr(module, "RANDOM_KILL_MEAN_S", 1e-6)
+    with world.supervisor as supervisor:
+        supervisor.start()
+        supervisor.begin_random_kills()
+        world.runs()
+        killed_at = time.monotonic()
+        while supervisor.random_kills_left:
+            supervisor.watch()
+        assert (supervisor.fault_active, len(world.attempts)) == (True, 1)
+        while supervisor.fault_active:
+            supervisor.watch()
+        assert time.monotonic() - killed_at >= 0.2
+    assert world.events() == ["pipeline-started", "random-kill", "pipeline-started"]
+    assert {name: value for name, value in world.timeline()[1].items() if name == "commit_held"} == recorded
+    assert link is None or [catch.forgotten for catch in link.caught] == [True]  # the held commit never arrives
+
+
+class EndsTheWait(Link):
+    """A proxy whose client sends no commit. Something else happens during the wait for one."""
+
+    def __init__(self, happens: Callable[[], None]) -> None:
+        super().__init__()
+        self.happens = happens
+
+    def catch(self, catch: Catch) -> None:
+        self.caught.append(catch)
+        self.happens()
+
+
+def test_a_death_during_the_wait_for_a_commit_is_no_random_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies() -> None:
+        world.attempts[0].log.write_text("stopped: the disk is full\n")
+        world.attempts[0].dies(1)
+
+    link = EndsTheWait(dies)
+    world = World(tmp_path, random_kills=1, outage_s=60.0, servers={link_to(KAFKA): link})
+    monkeypatch.setattr(process, "start", world.start)
+    monkeypatch.setattr(module, "RANDOM_KILL_MEAN_S", 1e-6)
+    began = time.monotonic()
+    with world.supervisor as supervisor:
+        supervisor.start()
+        supervisor.begin_random_kills()
+        world.runs()
+        while not link.caught:
+            supervisor.watch()
+        assert (supervisor.random_kills_left, supervisor.fault_active) == (1, False)
+        supervisor.watch()
+    assert time.monotonic() - began < COME_LIMIT_S
+    assert world.events() == ["pipeline-started", "pipeline-failed", "pipeline-started"]
+    assert (world.timeline()[1]["exit_code"], world.timeline()[1]["why"]) == (1, "stopped: the disk is full")
+    assert [catch.forgotten for catch in link.caught] == [True]
+
+
+def test_an_interruption_ends_the_wait_for_a_commit_without_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted = threading.Event()
+    link = EndsTheWait(interrupted.set)
+    world = World(tmp_path, random_kills=1, outage_s=60.0, servers={link_to(KAFKA): link}, interrupted=interrupted)
+    monkeypatch.setattr(process, "start", world.start)
+    monkeypatch.setattr(module, "RANDOM_KILL_MEAN_S", 1e-6)
+    began = time.monotonic()
+    with world.supervisor as supervisor:
+        supervisor.start()
+        supervisor.begin_random_kills()
+        world.runs()
+        while not link.caught:
+            supervisor.watch()
+        assert (supervisor.random_kills_left, supervisor.fault_active, world.attempts[0].alive) == (1, False, True)
+        supervisor.stop()
+    assert time.monotonic() - began < COME_LIMIT_S
+    assert world.events() == ["pipeline-started", "pipeline-stopped"]
+
+
+def test_a_stop_during_an_outage_records_no_further_death(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path, random_kills=1, outage_s=60.0)
+    monkeypatch.setattr(process, "start", world.start)
+    monkeypatch.setattr(module, "RANDOM_KILL_MEAN_S", 1e-6)
+    with world.supervisor as supervisor:
+        supervisor.start()
+        supervisor.begin_random_kills()
+        world.runs()
+        while supervisor.random_kills_left:
+            supervisor.watch()
+        supervisor.stop()
+    assert world.events() == ["pipeline-started", "random-kill"]
