@@ -38,7 +38,6 @@ from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir
 from oncebench.report.schema import Report
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import require_possible
-from oncebench.scenario.process_check import require_shared
 from oncebench.scenario.profiles import PROFILES, Profile, by_profile
 from oncebench.scenario.rounds import in_rounds
 from oncebench.scenario.sweeps import SWEEPS
@@ -160,8 +159,7 @@ def compare(
     refuse_idle_on_lost(cells)
     refuse_idle_brokers(cells, kafka)
     refuse_unwritable_results("the results in", PUBLISHED if publish else LOCAL, _ELSEWHERE)
-    require_shared(cells)
-    require_possible((cell for cell in cells if cell.on_cluster), ours(kafka))
+    require_possible(cells, ours(kafka))
     rounds = in_rounds(cells, repeat or (1 if scenarios else chosen_profile.repeat))
     results = Results(PUBLISHED if publish else LOCAL, f"{'scenarios' if scenarios else profile}-{stamp()}")
     reports: list[Report] = []
