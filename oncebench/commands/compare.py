@@ -24,6 +24,7 @@ from oncebench.commands.shared.options import (
     refuse_idle_brokers,
     refuse_idle_on_lost,
     refuse_idle_postgres,
+    start_timeout_option,
     work_dir_option,
 )
 from oncebench.commands.shared.postgres import postgres_option
@@ -31,7 +32,6 @@ from oncebench.commands.shared.writable import refuse_unwritable_results
 from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.series import at_least_s, run_series
 from oncebench.kafka_access.access import KafkaAccess
-from oncebench.lab.lab import START_TIMEOUT_S
 from oncebench.measure import exit_code
 from oncebench.report.comparisons import comparison
 from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
@@ -88,6 +88,7 @@ _MEANING: Mapping[int, str] = {
 @postgres_option
 @work_dir_option
 @keep_option
+@start_timeout_option
 @click.pass_context
 def compare(
     context: click.Context,
@@ -102,6 +103,7 @@ def compare(
     publish: bool,
     work_dir: Path | None,
     keep: bool,
+    start_timeout_s: float,
     **options: Any,
 ) -> None:
     """Run a profile of cells one after the other and print one table.
@@ -139,7 +141,6 @@ def compare(
       full        the published series: standard, with five rounds of the
                   healthy cells
     """
-    start_timeout_s = START_TIMEOUT_S
     chosen_profile = PROFILES[profile]
     if scenarios:
         series = context.with_resource(open_scenarios(context, scenarios))

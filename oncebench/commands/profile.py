@@ -20,6 +20,7 @@ from oncebench.commands.shared.options import (
     refuse_idle_brokers,
     refuse_idle_on_lost,
     refuse_idle_postgres,
+    start_timeout_option,
     work_dir_option,
 )
 from oncebench.commands.shared.postgres import postgres_option
@@ -62,6 +63,7 @@ FOLDER = "profile"  # in the work dir
 @postgres_option
 @work_dir_option
 @keep_option
+@start_timeout_option
 def profile(
     sink: str,
     guarantee: str,
@@ -70,6 +72,7 @@ def profile(
     kafka: KafkaAccess | None,
     work_dir: Path | None,
     keep: bool,
+    start_timeout_s: float,
     **options: Any,
 ) -> None:
     """Show where the time and the CPU of a batch go, in one healthy run.
@@ -90,7 +93,7 @@ def profile(
     tools = Tools.find()
     place = (work_dir or default_work_dir("profile")).resolve()
     with Profilers(tools, place / FOLDER, seconds) as profilers:
-        report = run_one(cell, place, kafka, keep, during=profilers)
+        report = run_one(cell, place, kafka, keep, during=profilers, start_timeout_s=start_timeout_s)
     click.echo(f"{cell.title}: {report['verdict']}. Files: {place}", err=True)
     if report["interrupted"]:
         sys.exit(ExitCode.INTERRUPTED)

@@ -19,6 +19,7 @@ from oncebench.commands.shared.options import (
     keep_option,
     publish_option,
     refuse_idle_postgres,
+    start_timeout_option,
     work_dir_option,
 )
 from oncebench.commands.shared.postgres import postgres_option
@@ -94,6 +95,7 @@ SHORTEST_S = WARMUP_S + 9.0
 @postgres_option
 @work_dir_option
 @keep_option
+@start_timeout_option
 def sustain(
     sinks: tuple[str, ...],
     only: str | None,
@@ -106,6 +108,7 @@ def sustain(
     publish: bool,
     work_dir: Path | None,
     keep: bool,
+    start_timeout_s: float,
 ) -> None:
     """Find the highest rate that each guarantee sustains, then compare their costs.
 
@@ -138,7 +141,7 @@ def sustain(
     reports: list[Report] = []
     unfinished, failed_runs = list[str](), FailedRuns()
     try:
-        with open_series(largest, results, kafka, place, keep) as (run, interrupted):
+        with open_series(largest, results, kafka, place, keep, start_timeout_s) as (run, interrupted):
             for cell in cells:
                 try:
                     keeps_up = _Probes(run, interrupted, cell, probe_s, probes).keeps_up
