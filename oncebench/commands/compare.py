@@ -23,7 +23,7 @@ from oncebench.commands.shared.options import (
     publish_option,
     refuse_idle_brokers,
     refuse_idle_on_lost,
-    refuse_idle_postgres,
+    refuse_idle_servers,
     start_timeout_option,
     work_dir_option,
 )
@@ -156,7 +156,7 @@ def compare(
             where = "the scenarios have" if scenarios else f"profile {profile} has"
             raise UserError(f"{where} no healthy cell, and a sweep runs healthy cells only", exit_code=ExitCode.USAGE)
     cells = _select(cells, name, only)
-    refuse_idle_postgres(cell.sink for cell in cells)
+    refuse_idle_servers(cell.sink for cell in cells)
     refuse_idle_on_lost(cells)
     refuse_idle_brokers(cells, kafka)
     refuse_unwritable_results("the results in", PUBLISHED if publish else LOCAL, _ELSEWHERE)

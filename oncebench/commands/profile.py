@@ -19,7 +19,7 @@ from oncebench.commands.shared.options import (
     load_options,
     refuse_idle_brokers,
     refuse_idle_on_lost,
-    refuse_idle_postgres,
+    refuse_idle_servers,
     start_timeout_option,
     work_dir_option,
 )
@@ -115,7 +115,7 @@ def _cell(sink: str, guarantee: str, variant: str | None, seconds: int, options:
     support = support_of(sink, guarantee, variant)
     if options["rate"] == "max":
         raise UserError("--rate max has no steady batches to profile. Give events per second", exit_code=ExitCode.USAGE)
-    refuse_idle_postgres([sink])
+    refuse_idle_servers([sink])
     least_s = options["warmup_s"] + seconds + MARGIN_S
     if options["duration"] is None and options["sessions"] is None:
         options = {**options, "duration": least_s}

@@ -18,7 +18,7 @@ from oncebench.commands.shared.options import (
     GroupedCommand,
     keep_option,
     publish_option,
-    refuse_idle_postgres,
+    refuse_idle_servers,
     start_timeout_option,
     work_dir_option,
 )
@@ -130,7 +130,7 @@ def sustain(
     cells = [cell for cell in cells if all(word in cell.title for word in (only or "").split())]
     if not cells:
         raise UserError(f"no configuration has all words of {only!r}; see `oncebench list`", exit_code=ExitCode.USAGE)
-    refuse_idle_postgres(cell.sink for cell in cells)
+    refuse_idle_servers(cell.sink for cell in cells)
     results = Results(PUBLISHED if publish else LOCAL, f"sustain-{stamp()}")
     click.echo(_estimate(cells, start, probe_s, precision, repeat), err=True)
     largest = [_at_rate(cell, min(HIGHEST, 4 * start), probe_s) for cell in cells]

@@ -236,5 +236,12 @@ def durability() -> Mapping[str, str]:
 
 
 SERVICE = Service(
-    "postgres", VARIABLE, check_reachable, without_secrets, start_postgres, lambda server: str(server.dsn), durability
+    "postgres",
+    VARIABLE,
+    check_reachable,
+    without_secrets,
+    start_postgres,
+    lambda server: str(server.dsn),
+    durability,
+    "--postgres",
 )
