@@ -1,17 +1,15 @@
 """The command line: one file per command in `oncebench/commands`.
 
 Promise: data goes to stdout; progress and messages go to stderr. A mistake of the user gives one line and an exit code,
-without a traceback. A reader of stdout may stop reading: the rest is dropped and the exit code stays the same.
+without a traceback. A reader of either stream may stop reading: the rest is dropped and the exit code stays the same.
 """
 
 from __future__ import annotations
 
-import io
 import logging
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -19,10 +17,8 @@ from oncebench.commands.shared.utf8 import refuse_other_bytes
 from oncebench.delivery.errors import PipelineError
 from oncebench.disk_errors import disk_errors
 from oncebench.errors import ExitCode, UserError
+from oncebench.live.streams import outlive_readers
 from oncebench.sinks.extras import how_to_install
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
 
 # The sections of `oncebench --help`: title, folder below `oncebench/commands`, and the commands with their lines. The
 # module of a command has the same name.
@@ -113,25 +109,12 @@ def cli() -> None:
     """
 
 
-class _Stdout(io.FileIO):
-    """Stdout that ignores a reader which has gone (`oncebench list | head -1`)."""
-
-    def write(self, data: ReadableBuffer) -> int:
-        try:
-            return super().write(data)
-        except BrokenPipeError:
-            return memoryview(data).nbytes
-
-
 def main() -> None:
     """The entry point of the console script."""
+    outlive_readers()
     logging.basicConfig(format="%(message)s")  # to stderr: slow first-time steps, and steps that failed
     logging.getLogger("oncebench").setLevel(logging.INFO)
     logging.getLogger("kafka").setLevel(logging.ERROR)  # it warns about each delay of 0.1 s on a busy machine
-    if sys.stdout is not None:
-        raw = io.BufferedWriter(_Stdout(sys.stdout.fileno(), "w", closefd=False))
-        encoding, errors, line = sys.stdout.encoding, sys.stdout.errors, sys.stdout.isatty()
-        sys.stdout = io.TextIOWrapper(raw, encoding=encoding, errors=errors, line_buffering=line)
     try:
         with disk_errors(Path.cwd()):  # a last resort; the error names the file that it concerns
             sys.exit(cli.main(standalone_mode=False))

@@ -31,6 +31,7 @@ from oncebench.errors import ExitCode, UserError
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.kafka_access.connection import is_secured
 from oncebench.lab.engine import Engine
+from oncebench.live.streams import outlive_readers
 from oncebench.measure import exit_code
 from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
 from oncebench.report.summary import summary
@@ -135,6 +136,7 @@ def command(peer: Peer) -> click.Command:
 
 def run(name: str, main: click.Command) -> None:
     """Runs the command `python -m peers.NAME` of this process; a user's mistake ends with its message."""
+    outlive_readers()
     logging.basicConfig(format="%(message)s")
     logging.getLogger("oncebench").setLevel(logging.INFO)
     logging.getLogger("kafka").setLevel(logging.ERROR)  # it warns about each delay of 0.1 s on a busy machine

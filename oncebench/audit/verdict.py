@@ -303,7 +303,8 @@ def _not_finished(record: Record) -> tuple[str, ...]:
         return ()
     return (
         f"{NOT_FINISHED}. The pipeline was alive and still starting when the time of the run was over. Run it again on "
-        "a less busy machine, or with a longer --start-timeout. If a start hangs, see the end of logs/pipeline.log",
+        "a less busy machine, or with a longer --start-timeout where the command has it. If a start hangs, see the end "
+        "of logs/pipeline.log",
     )
 
 

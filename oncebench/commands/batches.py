@@ -17,7 +17,7 @@ from oncebench.commands.shared.options import (
     MAX_PARTITIONS,
     GroupedCommand,
     keep_option,
-    refuse_idle_postgres,
+    refuse_idle_servers,
     work_dir_option,
 )
 from oncebench.commands.shared.postgres import postgres_option
@@ -109,7 +109,7 @@ def batches(
       oncebench batches --sink kafka --rounds 50
     """
     arms = _arms(sinks, only)
-    refuse_idle_postgres(arm.sink for arm in arms)
+    refuse_idle_servers(arm.sink for arm in arms)
     with open_work_dir(work_dir or default_work_dir("batches")) as work, gently() as interrupted:
         refuse_used(work.path)
         with open_lab(work.path, kafka, {arm.sink for arm in arms}) as lab:

@@ -23,7 +23,8 @@ from oncebench.commands.shared.options import (
     publish_option,
     refuse_idle_brokers,
     refuse_idle_on_lost,
-    refuse_idle_postgres,
+    refuse_idle_servers,
+    start_timeout_option,
     work_dir_option,
 )
 from oncebench.commands.shared.postgres import postgres_option
@@ -31,14 +32,12 @@ from oncebench.commands.shared.writable import refuse_unwritable_results
 from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.series import at_least_s, run_series
 from oncebench.kafka_access.access import KafkaAccess
-from oncebench.lab.lab import START_TIMEOUT_S
 from oncebench.measure import exit_code
 from oncebench.report.comparisons import comparison
 from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
 from oncebench.report.schema import Report
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import require_possible
-from oncebench.scenario.process_check import require_shared
 from oncebench.scenario.profiles import PROFILES, Profile, by_profile
 from oncebench.scenario.rounds import in_rounds
 from oncebench.scenario.sweeps import SWEEPS
@@ -89,6 +88,7 @@ _MEANING: Mapping[int, str] = {
 @postgres_option
 @work_dir_option
 @keep_option
+@start_timeout_option
 @click.pass_context
 def compare(
     context: click.Context,
@@ -103,6 +103,7 @@ def compare(
     publish: bool,
     work_dir: Path | None,
     keep: bool,
+    start_timeout_s: float,
     **options: Any,
 ) -> None:
     """Run a profile of cells one after the other and print one table.
@@ -140,7 +141,6 @@ def compare(
       full        the published series: standard, with five rounds of the
                   healthy cells
     """
-    start_timeout_s = START_TIMEOUT_S
     chosen_profile = PROFILES[profile]
     if scenarios:
         series = context.with_resource(open_scenarios(context, scenarios))
@@ -156,12 +156,11 @@ def compare(
             where = "the scenarios have" if scenarios else f"profile {profile} has"
             raise UserError(f"{where} no healthy cell, and a sweep runs healthy cells only", exit_code=ExitCode.USAGE)
     cells = _select(cells, name, only)
-    refuse_idle_postgres(cell.sink for cell in cells)
+    refuse_idle_servers(cell.sink for cell in cells)
     refuse_idle_on_lost(cells)
     refuse_idle_brokers(cells, kafka)
     refuse_unwritable_results("the results in", PUBLISHED if publish else LOCAL, _ELSEWHERE)
-    require_shared(cells)
-    require_possible((cell for cell in cells if cell.on_cluster), ours(kafka))
+    require_possible(cells, ours(kafka))
     rounds = in_rounds(cells, repeat or (1 if scenarios else chosen_profile.repeat))
     results = Results(PUBLISHED if publish else LOCAL, f"{'scenarios' if scenarios else profile}-{stamp()}")
     reports: list[Report] = []

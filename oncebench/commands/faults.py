@@ -26,7 +26,7 @@ from oncebench.commands.shared.options import (
     open_sessions_option,
     publish_option,
     refuse_idle_brokers,
-    refuse_idle_postgres,
+    refuse_idle_servers,
     replication_option,
     start_timeout_option,
     work_dir_option,
@@ -183,7 +183,7 @@ def faults(
         raise UserError(
             why if chosen else "no row of the matrix matches; see `oncebench list`", exit_code=ExitCode.USAGE
         )
-    refuse_idle_postgres(row.sink for row in chosen)
+    refuse_idle_servers(row.sink for row in chosen)
     for file in resume:
         if file.suffix != ".jsonl":
             raise UserError(f"--resume {file}: give a file of reports (.jsonl)", exit_code=ExitCode.USAGE)

@@ -12,7 +12,14 @@ import click
 from oncebench.commands.shared.failed_runs import FailedRuns
 from oncebench.commands.shared.interruption import progress_message, suppress_interruption
 from oncebench.commands.shared.kafka import kafka_options
-from oncebench.commands.shared.options import MAX_OUTAGE_S, GroupedCommand, existing_path, keep_option, work_dir_option
+from oncebench.commands.shared.options import (
+    MAX_OUTAGE_S,
+    GroupedCommand,
+    existing_path,
+    keep_option,
+    start_timeout_option,
+    work_dir_option,
+)
 from oncebench.commands.shared.postgres import postgres_option
 from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.series import at_least_s, run_series
@@ -75,6 +82,7 @@ class _Duration(click.ParamType[float]):
 @postgres_option
 @work_dir_option
 @keep_option
+@start_timeout_option
 def plan(
     rate: float,
     guarantee: str,
@@ -87,6 +95,7 @@ def plan(
     kafka: KafkaAccess | None,
     work_dir: Path | None,
     keep: bool,
+    start_timeout_s: float,
 ) -> None:
     """Plan cores, partitions, trigger and transaction time-out for a rate and a latency.
 
@@ -107,7 +116,8 @@ def plan(
     if not measure and kafka is not None:
         raise UserError("a Kafka is used by --measure only. Add --measure", exit_code=ExitCode.USAGE)
     if measure:
-        sources = (_measure(list(plan_cells(sink, guarantee, support.variant)), kafka, work_dir, keep),)
+        cells = list(plan_cells(sink, guarantee, support.variant))
+        sources = (_measure(cells, kafka, work_dir, keep, start_timeout_s),)
     measured = _points(sources, sink, guarantee, support.variant)
     costs = fit(measured)
     chosen = choose(costs, rate, p99_ms)
@@ -118,12 +128,16 @@ def plan(
     click.echo(f"\ntry it: {command_text(chosen, sink, guarantee, support.variant, timeout_s)}", err=True)
 
 
-def _measure(cells: Sequence[Cell], kafka: KafkaAccess | None, work_dir: Path | None, keep: bool) -> Path:
+def _measure(
+    cells: Sequence[Cell], kafka: KafkaAccess | None, work_dir: Path | None, keep: bool, start_timeout_s: float
+) -> Path:
     results = Results(LOCAL, f"plan-{stamp()}")
     failed = FailedRuns()
     click.echo(f"{len(cells)} runs, about {at_least_s(cells) / 60:.0f} min", err=True)
+    place = work_dir or default_work_dir("plan")
     with suppress_interruption():
-        done = sum(1 for _ in run_series(cells, results, kafka, work_dir or default_work_dir("plan"), keep, failed))
+        made = run_series(cells, results, kafka, place, keep, failed, start_timeout_s=start_timeout_s)
+        done = sum(1 for _ in made)
     if done + len(failed.lines) < len(cells):
         raise UserError(progress_message(done, len(cells)), exit_code=ExitCode.INTERRUPTED)
     failed.repeat()

@@ -19,7 +19,8 @@ from oncebench.commands.shared.options import (
     load_options,
     refuse_idle_brokers,
     refuse_idle_on_lost,
-    refuse_idle_postgres,
+    refuse_idle_servers,
+    start_timeout_option,
     work_dir_option,
 )
 from oncebench.commands.shared.postgres import postgres_option
@@ -62,6 +63,7 @@ FOLDER = "profile"  # in the work dir
 @postgres_option
 @work_dir_option
 @keep_option
+@start_timeout_option
 def profile(
     sink: str,
     guarantee: str,
@@ -70,6 +72,7 @@ def profile(
     kafka: KafkaAccess | None,
     work_dir: Path | None,
     keep: bool,
+    start_timeout_s: float,
     **options: Any,
 ) -> None:
     """Show where the time and the CPU of a batch go, in one healthy run.
@@ -90,7 +93,7 @@ def profile(
     tools = Tools.find()
     place = (work_dir or default_work_dir("profile")).resolve()
     with Profilers(tools, place / FOLDER, seconds) as profilers:
-        report = run_one(cell, place, kafka, keep, during=profilers)
+        report = run_one(cell, place, kafka, keep, during=profilers, start_timeout_s=start_timeout_s)
     click.echo(f"{cell.title}: {report['verdict']}. Files: {place}", err=True)
     if report["interrupted"]:
         sys.exit(ExitCode.INTERRUPTED)
@@ -112,7 +115,7 @@ def _cell(sink: str, guarantee: str, variant: str | None, seconds: int, options:
     support = support_of(sink, guarantee, variant)
     if options["rate"] == "max":
         raise UserError("--rate max has no steady batches to profile. Give events per second", exit_code=ExitCode.USAGE)
-    refuse_idle_postgres([sink])
+    refuse_idle_servers([sink])
     least_s = options["warmup_s"] + seconds + MARGIN_S
     if options["duration"] is None and options["sessions"] is None:
         options = {**options, "duration": least_s}

@@ -27,7 +27,7 @@ from oncebench.commands.shared.options import (
     refuse_idle_brokers,
     refuse_idle_on_lost,
     refuse_idle_outage,
-    refuse_idle_postgres,
+    refuse_idle_servers,
     skew_option,
     start_timeout_option,
     work_dir_option,
@@ -173,7 +173,7 @@ def asked_cell(context: click.Context, kafka: KafkaAccess | None) -> Cell:
     sink, guarantee, variant, faults = (options.pop(name) for name in ("sink", "guarantee", "variant", "faults"))
     with context.scope(cleanup=False), refused_by_file(context):
         support = support_of(sink, guarantee, variant)
-        refuse_idle_postgres([sink])
+        refuse_idle_servers([sink])
         cell = replace(
             base_cell(**with_records(options)),
             sink=sink,

@@ -18,7 +18,8 @@ from oncebench.commands.shared.options import (
     GroupedCommand,
     keep_option,
     publish_option,
-    refuse_idle_postgres,
+    refuse_idle_servers,
+    start_timeout_option,
     work_dir_option,
 )
 from oncebench.commands.shared.postgres import postgres_option
@@ -94,6 +95,7 @@ SHORTEST_S = WARMUP_S + 9.0
 @postgres_option
 @work_dir_option
 @keep_option
+@start_timeout_option
 def sustain(
     sinks: tuple[str, ...],
     only: str | None,
@@ -106,6 +108,7 @@ def sustain(
     publish: bool,
     work_dir: Path | None,
     keep: bool,
+    start_timeout_s: float,
 ) -> None:
     """Find the highest rate that each guarantee sustains, then compare their costs.
 
@@ -127,7 +130,7 @@ def sustain(
     cells = [cell for cell in cells if all(word in cell.title for word in (only or "").split())]
     if not cells:
         raise UserError(f"no configuration has all words of {only!r}; see `oncebench list`", exit_code=ExitCode.USAGE)
-    refuse_idle_postgres(cell.sink for cell in cells)
+    refuse_idle_servers(cell.sink for cell in cells)
     results = Results(PUBLISHED if publish else LOCAL, f"sustain-{stamp()}")
     click.echo(_estimate(cells, start, probe_s, precision, repeat), err=True)
     largest = [_at_rate(cell, min(HIGHEST, 4 * start), probe_s) for cell in cells]
@@ -138,7 +141,7 @@ def sustain(
     reports: list[Report] = []
     unfinished, failed_runs = list[str](), FailedRuns()
     try:
-        with open_series(largest, results, kafka, place, keep) as (run, interrupted):
+        with open_series(largest, results, kafka, place, keep, start_timeout_s) as (run, interrupted):
             for cell in cells:
                 try:
                     keeps_up = _Probes(run, interrupted, cell, probe_s, probes).keeps_up

@@ -28,8 +28,8 @@ def fill_disk(context: FaultContext, seconds: float, *, folder: str) -> Generato
     yield from _wait_for_room(context, folder)
     with context.without_restarts():
         ballast = fill(context.config.record / folder)
-        context.note("disk-full", folder=folder)
         try:
+            context.note("disk-full", folder=folder)
             context.resume_pipeline()
             yield from waiting(lambda: not context.pipeline_alive(), seconds)
         finally:
@@ -50,8 +50,8 @@ def fill_broker_disk(context: FaultContext, seconds: float) -> Generator[None]:
     yield from _wait_for_room(context, BROKER)
     with context.without_restarts():
         ballast = fill(context.config.record / BROKER)
-        context.note("disk-full", folder=BROKER)
         try:
+            context.note("disk-full", folder=BROKER)
             context.resume_pipeline()
             yield from waiting(lambda: not broker.alive, seconds)
             if broker.alive:
@@ -61,10 +61,12 @@ def fill_broker_disk(context: FaultContext, seconds: float) -> Generator[None]:
             else:
                 context.note("broker-halted")
         finally:
-            ballast.unlink()
-            context.note("disk-has-room", folder=BROKER)
-            broker.restart()
-            context.note("broker-back")
+            try:
+                ballast.unlink()
+                context.note("disk-has-room", folder=BROKER)
+            finally:
+                broker.restart()
+                context.note("broker-back")
 
 
 def _wait_for_room(context: FaultContext, folder: str) -> Generator[None]:

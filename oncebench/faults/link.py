@@ -123,9 +123,9 @@ def commit_held(
 def _cut(context: FaultContext, server: str, seconds: float) -> Generator[None]:
     proxy = _proxy(context, server)
     with context.without_restarts():
-        proxy.cut()
-        context.note("link-cut")
         try:
+            proxy.cut()
+            context.note("link-cut")
             context.resume_pipeline()
             yield from pausing(seconds)
         finally:

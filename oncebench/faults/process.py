@@ -110,9 +110,9 @@ def _stop_process(context: FaultContext, pid: int | None, name: str, seconds: fl
         context.resume_pipeline()
         return
     context.control.kept_stopped.add(pid)
-    context.resume_pipeline()
-    context.note(f"{name}-stopped", pid=pid)
     try:
+        context.resume_pipeline()
+        context.note(f"{name}-stopped", pid=pid)
         yield from pausing(seconds)
     finally:
         context.control.kept_stopped.discard(pid)

@@ -78,15 +78,17 @@ def stop_leader(context: FaultContext, seconds: float, role: Role) -> Generator[
     if (leader := (yield from _find(context, role))) is None:
         return
     with disturbing(leader.cluster):
-        leader.broker.pause()
         try:
+            leader.broker.pause()
             _note(context, "leader-stopped", leader)
             context.resume_pipeline()
             with context.server_away():
                 yield from pausing(seconds)
         finally:
-            successor = leader.successor()
-            leader.broker.resume()
+            try:
+                successor = leader.successor()
+            finally:
+                leader.broker.resume()
             moved = {} if successor is None else {"moved_to": successor}
             context.note("leader-continued", broker=leader.number, **moved)
         yield from in_sync(context, leader.cluster)

@@ -69,8 +69,8 @@ def kill_session(context: FaultContext, _seconds: float) -> Generator[None]:
         return
     with context.without_restarts():
         session.kill()
-        context.note("session-killed", pid=session.pid)
         try:
+            context.note("session-killed", pid=session.pid)
             context.resume_pipeline()
             yield
         finally:
@@ -85,9 +85,9 @@ def stop_session(context: FaultContext, seconds: float) -> Generator[None]:
         context.resume_pipeline()
         return
     with context.without_restarts():
-        session.suspend()
-        context.note("session-stopped", pid=session.pid)
         try:
+            session.suspend()
+            context.note("session-stopped", pid=session.pid)
             context.resume_pipeline()
             yield from pausing(seconds)
         finally:
@@ -127,9 +127,9 @@ def hijack(context: FaultContext, _seconds: float) -> Generator[None]:
 def _stop_server(context: FaultContext, server_name: str, name: str, seconds: float) -> Generator[None]:
     server = context.servers[server_name]
     with context.without_restarts():
-        server.pause()
-        context.note(f"{name}-stopped")
         try:
+            server.pause()
+            context.note(f"{name}-stopped")
             context.resume_pipeline()
             yield from pausing(seconds)
         finally:
@@ -144,8 +144,8 @@ def _restart_server(context: FaultContext, server_name: str, name: str, clean: b
             server.stop()
         else:
             server.kill()
-        context.note(f"{name}-{'ended' if clean else 'killed'}")
         try:
+            context.note(f"{name}-{'ended' if clean else 'killed'}")
             context.resume_pipeline()
             yield
         finally:

@@ -8,6 +8,7 @@ Failure modes: those of `replicas`. Kafka does not take a topic's settings (`Use
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from oncebench.faults.context import FaultContext, pausing, waiting
@@ -35,17 +36,14 @@ def refuse_writes(context: FaultContext, seconds: float) -> Generator[None]:
     written = [str(config.output["output"]), config.quarantine_topic, *cluster.existing(TRANSACTIONS, GROUPS)]
     controller = cluster.controller()  # it stays: an election would only delay the refusals
     number = next(each for each in cluster.brokers if each != controller)
-    with disturbing(cluster):
-        try:
-            for topic in written:
-                cluster.configure(topic, MINIMUM, str(every))
-            cluster.brokers[number].kill()
-            context.note("too-few-replicas", broker=number, required=every)
-            context.resume_pipeline()
-            with context.server_away():
-                yield from pausing(seconds)
-            yield from back(context, number, cluster.brokers[number])
-            yield from in_sync(context, cluster)
-        finally:
-            for topic in written:
-                cluster.configure(topic, MINIMUM, str(every - 1))
+    with disturbing(cluster), ExitStack() as undone:  # a step that fails does not keep the others from being undone
+        for topic in written:
+            undone.callback(cluster.configure, topic, MINIMUM, str(every - 1))
+            cluster.configure(topic, MINIMUM, str(every))
+        cluster.brokers[number].kill()
+        context.note("too-few-replicas", broker=number, required=every)
+        context.resume_pipeline()
+        with context.server_away():
+            yield from pausing(seconds)
+        yield from back(context, number, cluster.brokers[number])
+        yield from in_sync(context, cluster)

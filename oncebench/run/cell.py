@@ -337,7 +337,7 @@ class _Run:
         why = "Is the machine busy? Run it again when it is not" if said is None else f"Its last words: {said}"
         raise UserError(
             f"the pipeline made no progress for {timeout.limit_s:g} s in the phase '{phase.name}'. {why.rstrip('.')}"
-            f"{remedy}. A longer --start-timeout gives it more time. See {log}"
+            f"{remedy}. A longer --start-timeout, where the command has it, gives it more time. See {log}"
         )
 
     def _look(self, phase: Phase) -> None:

@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -100,9 +101,10 @@ class RunProcesses:
             child.send(signal.SIGTERM)
             child.send(signal.SIGCONT)
         until = time.monotonic() + STOP_LIMIT_S
-        for child in children:
-            child.wait(max(0.0, until - time.monotonic()))
-            child.kill_session()
+        with ExitStack() as kills:
+            for child in children:
+                child.wait(max(0.0, until - time.monotonic()))
+                kills.callback(child.kill_session)
 
     def _died(self, name: str, child: Child) -> bool:
         kind = _kind(name)
@@ -131,8 +133,9 @@ class RunProcesses:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for child in self.children.values():
-            child.kill_session()
+        with ExitStack() as kills:  # a child that cannot be killed spares no other
+            for child in self.children.values():
+                kills.callback(child.kill_session)
 
 
 def _why_it_died(child: Child) -> str:

@@ -9,11 +9,11 @@ from collections.abc import Collection
 
 from oncebench.faults.server import KAFKA
 from oncebench.scenario.cell import Cell
+from oncebench.servers.sink_servers import service
 from oncebench.sinks.registry import suite_sinks
 from pipeline.spark.cluster.masters import answers, driver_address, is_loopback
 
-# How to name a server of one's own. All of ours listen on loopback only.
-_OWN_SERVER = {KAFKA: "--bootstrap-servers"}
+_OWN_KAFKA = "--bootstrap-servers"  # every other server is a `Service`, which says how the user names it
 
 
 def why_not_on_cluster(cell: Cell, ours: Collection[str] | None = None) -> str | None:
@@ -36,10 +36,10 @@ def why_not_on_cluster(cell: Cell, ours: Collection[str] | None = None) -> str |
         return f"no Spark master answers at {cell.master}. Start it, or correct the address"
     needed = sorted({KAFKA, *sink.traits.services} & set(ours if ours is not None else (KAFKA, *sink.traits.services)))
     if needed and not is_loopback(address):
-        options = ", ".join(_OWN_SERVER.get(name, f"--{name}") for name in needed)
+        named_by = ", ".join(_OWN_KAFKA if name == KAFKA else service(name).named_by for name in needed)
         return (
             f"the executors of {cell.master} cannot reach the {' and the '.join(needed)} of this run, which listen on "
-            f"loopback only. Name servers of your own: {options}"
+            f"loopback only. Name servers of your own: {named_by}"
         )
     return None
 

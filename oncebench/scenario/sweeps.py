@@ -1,8 +1,8 @@
 """Sweeps: one field of a cell at several values, everything else unchanged. Data.
 
 Promise: a sweep changes one field and, if needed, the number of sessions. The load then lasts as long as without the
-sweep, and for at least a few triggers. There is no sweep over an in-memory state store: Spark's `transformWithState`
-requires RocksDB (`UNSUPPORTED_FEATURE.STORE_BACKEND_NOT_SUPPORTED_FOR_TWS`).
+sweep, and for at least a few triggers. A replayed file is sent whole at each value. There is no sweep over an in-memory
+state store: Spark's `transformWithState` requires RocksDB (`UNSUPPORTED_FEATURE.STORE_BACKEND_NOT_SUPPORTED_FOR_TWS`).
 
 Failure modes: at one of the values the load is too short for its shape (`UserError`).
 """
@@ -64,8 +64,8 @@ SWEEPS: Mapping[str, Sweep] = {
 
 
 def _keep_duration(before: Cell, cell: Cell) -> Cell:
-    """The cell with enough sessions to last as long as `before`, and a few triggers."""
-    if isinstance(before.rate, str) or isinstance(cell.rate, str):
+    """The cell with enough sessions to last as long as `before`, and a few triggers. A file is sent whole."""
+    if cell.records or isinstance(before.rate, str) or isinstance(cell.rate, str):
         return cell
     lasts_s = max(before.load_s, FEWEST_TRIGGERS * cell.trigger_ms / 1000)
     longer = replace(cell, sessions=sessions_for(cell.shape, cell.rate, lasts_s))

@@ -156,16 +156,18 @@ class PostgresServer:
     def _init(self) -> None:
         """Creates the data folder."""
         password = self._home.folder / "password"
-        password.touch(0o600)
-        password.write_text(self._password)
-        if self._home.user is not None:
-            os.chown(password, *self._home.user)
         options = ["--auth=scram-sha-256", f"--username={_USER}", f"--pwfile={password}", "--encoding=UTF8"]
         # The machine's locale would make runs differ between machines.
         options += ["--no-locale", *(f"--set={name}={value}" for name, value in SETTINGS.items())]
-        with self._run("initdb", [self._home.programs / "initdb", "-D", self.data, *options]) as child:
-            in_time = child.wait(_INIT_LIMIT_S)
-        password.unlink()
+        try:
+            password.touch(0o600)
+            password.write_text(self._password)
+            if self._home.user is not None:
+                os.chown(password, *self._home.user)
+            with self._run("initdb", [self._home.programs / "initdb", "-D", self.data, *options]) as child:
+                in_time = child.wait(_INIT_LIMIT_S)
+        finally:
+            password.unlink(missing_ok=True)
         if not in_time or child.returncode != 0:
             raise UserError(f"initdb could not create {self.data}; the end of {self.log}:\n{tail(self.log)}")
 
@@ -236,5 +238,12 @@ def durability() -> Mapping[str, str]:
 
 
 SERVICE = Service(
-    "postgres", VARIABLE, check_reachable, without_secrets, start_postgres, lambda server: str(server.dsn), durability
+    "postgres",
+    VARIABLE,
+    check_reachable,
+    without_secrets,
+    start_postgres,
+    lambda server: str(server.dsn),
+    durability,
+    "--postgres",
 )

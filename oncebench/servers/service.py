@@ -41,6 +41,7 @@ class Service:
         start: starts our server with its files below a folder, and ends it.
         address: the value of the variable for our server.
         durability: reads the settings of the open server that decide when a commit is durable.
+        option: the option of our commands that names the user's server; empty: only the variable names it.
     """
 
     name: str
@@ -50,6 +51,12 @@ class Service:
     start: Callable[[Path], AbstractContextManager[Any]]
     address: Callable[[Any], str]
     durability: Callable[[], Mapping[str, str]] = dict
+    option: str = ""
+
+    @property
+    def named_by(self) -> str:
+        """How the user names a server of their own, for messages."""
+        return self.option or f"the variable {self.variable}"
 
     @contextmanager
     def open(self, folder: Path) -> Iterator[Opened]:

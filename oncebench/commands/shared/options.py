@@ -23,6 +23,7 @@ from oncebench.lab.lab import START_TIMEOUT_S
 from oncebench.scenario.cell import BROKER_CHOICES, CHECKPOINT_CHOICES, RECOVERY_CHOICES, STATE_CHOICES, Cell
 from oncebench.scenario.supports import is_two_phase
 from oncebench.scenario.workloads import WORKLOADS
+from oncebench.servers.sink_servers import services
 from oncebench.sinks.registry import suite_sinks
 from pipeline.config import CHANGELOG
 
@@ -176,18 +177,20 @@ def _given(name: str) -> bool:
     return source(name) is ParameterSource.COMMANDLINE or (source(name) is ParameterSource.DEFAULT_MAP and not other)
 
 
-def refuse_idle_postgres(sinks: Iterable[str]) -> None:
-    """Refuses a --postgres that no sink would use.
+def refuse_idle_servers(sinks: Iterable[str]) -> None:
+    """Refuses an option that names a server which no sink would use, such as --postgres.
 
     Raises:
-        UserError: the option was given, and none of these sinks writes to PostgreSQL (exit code 2).
+        UserError: the option was given, and none of these sinks uses such a server (exit code 2).
     """
-    given = _given("postgres")
-    if given and not any("postgres" in suite_sinks()[sink].traits.services for sink in sinks):
-        able = ", ".join(name for name, sink in suite_sinks().items() if "postgres" in sink.traits.services)
-        raise UserError(
-            f"--postgres has no effect here. Only these sinks write to PostgreSQL: {able}", exit_code=ExitCode.USAGE
-        )
+    used = {name for sink in sinks for name in suite_sinks()[sink].traits.services}
+    for service in services().values():
+        if service.option and service.name not in used and _given(service.option.removeprefix("--")):
+            able = ", ".join(name for name, sink in suite_sinks().items() if service.name in sink.traits.services)
+            raise UserError(
+                f"{service.option} has no effect here. Only these sinks use such a server: {able}",
+                exit_code=ExitCode.USAGE,
+            )
 
 
 def refuse_idle_on_lost(cells: Iterable[Cell]) -> None:

@@ -11,23 +11,21 @@ the same way. A connection that begins during the cut opens, stays silent, and i
 a byte. The proxies run in a thread of this process.
 
 Failure modes: a port is taken at a proxy's address (`OSError`). If the server does not listen, the connection is
-closed.
+closed. A call takes too long, because the machine is busy (`UserError`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
-import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import permutations
 
 from oncebench.processes.ports import LOOPBACK
+from oncebench.servers.proxy.loop import LoopThread
 
-# A call into the network's own thread takes some milliseconds. On a machine without idle time it takes far longer.
-_LIMIT_S = 60.0
 _CHUNK_BYTES = 65536
 _BACKLOG = 100
 
@@ -55,11 +53,9 @@ class Network:
         self._cut_off: int | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self._servers: list[asyncio.Server] = []
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="broker network", daemon=True)
-        self._thread.start()
+        self._loop = LoopThread("the network of the brokers")
         try:
-            self._run(partial(self._listen, ports))
+            self._loop.run(self._listen(ports))
         except BaseException:
             self.close()
             raise
@@ -74,23 +70,20 @@ class Network:
     def cut(self, number: int) -> Iterator[None]:
         """Cuts one member off from the others until the end of the context. Only one member is cut off at a time."""
         assert self._cut_off is None, "one member is cut off already"
-        self._run(partial(self._set, number))
         try:
+            self._loop.run(self._set(number))
             yield
         finally:
-            self._run(partial(self._set, None))
+            self._loop.run(self._set(None))
 
     def close(self) -> None:
         """Closes every connection and listener. Further calls do nothing."""
-        if self._loop.is_closed():
+        if self._loop.closed:
             return
-        self._run(self._end)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_LIMIT_S)
-        self._loop.close()
-
-    def _run(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
-        asyncio.run_coroutine_threadsafe(work(), self._loop).result(_LIMIT_S)
+        try:
+            self._loop.run(self._end())
+        finally:
+            self._loop.close()
 
     async def _listen(self, ports: Mapping[int, tuple[int, ...]]) -> None:
         self._whole = asyncio.Event()
@@ -111,9 +104,6 @@ class Network:
     async def _end(self) -> None:
         for server in self._servers:
             server.close()
-        for task in self._connections:
-            task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
 
     async def _serve(
         self, ends: frozenset[int], target: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

@@ -4,24 +4,22 @@ Promise: everything is forwarded unchanged unless a `Catch` or a `cut` is active
 beginning: connections are refused until it is opened, and while the link is cut. When its context ends, it has closed
 every connection. It runs in a thread of this process, so it ends with the suite.
 
-Failure modes: if the server does not listen, the client's connection is closed.
+Failure modes: if the server does not listen, the client's connection is closed. A call takes too long, because the
+machine is busy (`UserError`); the context still ends the thread and refuses connections.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
-import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
 
 from oncebench.processes.ports import LOOPBACK, free_ports
 from oncebench.servers.proxy.framing import Framing
+from oncebench.servers.proxy.loop import LoopThread
 
-# Every call into the proxy's own thread takes some milliseconds at most.
-_LIMIT_S = 10.0
 _BIND_ATTEMPTS = 3  # another process may take a free port before we bind it
 
 
@@ -55,7 +53,7 @@ class Proxy:
         self._framing = framing
         self._socket, self.port = _bound_socket()
         self._target = 0
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop: LoopThread | None = None
         self._listening: asyncio.Task[None] | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self._catch: Catch | None = None
@@ -64,18 +62,16 @@ class Proxy:
     def open(self, target: int) -> Iterator[None]:
         """Forwards connections to this loopback port until the end of the context."""
         self._target = target
-        loop = self._loop = asyncio.new_event_loop()
-        thread = threading.Thread(target=loop.run_forever, name="proxy", daemon=True)
-        thread.start()
+        loop = self._loop = LoopThread("the proxy")
         try:
-            self._run(self._listen())
+            loop.run(self._listen())
             yield
         finally:
-            self._run(self._cut())
             self._loop = self._catch = None
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join(_LIMIT_S)
-            loop.close()
+            try:
+                loop.close()
+            finally:
+                self._refuse()
 
     def close(self) -> None:
         """Releases the port."""
@@ -93,20 +89,20 @@ class Proxy:
 
     def cut(self) -> None:
         """Closes every connection and refuses new ones. A request that is being held is lost."""
-        self._run(self._cut())
+        self._opened().run(self._cut())
 
     def mend(self) -> None:
         """Accepts connections again after `cut`."""
-        self._run(self._listen())
+        self._opened().run(self._listen())
 
     @property
     def connections(self) -> int:
         """Number of open connections."""
         return len(self._connections)
 
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+    def _opened(self) -> LoopThread:
         assert self._loop is not None, "open() comes first"
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(_LIMIT_S)
+        return self._loop
 
     async def _listen(self) -> None:
         if self._listening is None:
@@ -117,13 +113,18 @@ class Proxy:
     async def _cut(self) -> None:
         ending = [*self._connections]
         if self._listening is not None:
-            self._socket.shutdown(socket.SHUT_RDWR)
-            _reuse_address(self._socket, False)
             ending.append(self._listening)
-            self._listening = None
+        self._refuse()
         for task in ending:
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
+
+    def _refuse(self) -> None:
+        """Refuses connections from now on."""
+        if self._listening is not None:
+            self._socket.shutdown(socket.SHUT_RDWR)
+            _reuse_address(self._socket, False)
+            self._listening = None
 
     async def _accept(self) -> None:
         while True:

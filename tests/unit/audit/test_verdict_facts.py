@@ -120,8 +120,8 @@ def test_a_run_that_ended_during_a_slow_start_is_not_finished_and_shows_nothing(
     assert verdict == Verdict.UNKNOWN
     assert reasons == (
         "not finished: the machine was too slow. The pipeline was alive and still starting when the time of the run "
-        "was over. Run it again on a less busy machine, or with a longer --start-timeout. If a start hangs, see the "
-        "end of logs/pipeline.log"
+        "was over. Run it again on a less busy machine, or with a longer --start-timeout where the command has "
+        "it. If a start hangs, see the end of logs/pipeline.log"
     )
 
 

@@ -259,6 +259,13 @@ def test_a_closed_stdout_is_no_error() -> None:
     assert (shown.returncode, shown.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("closed", ["2> >(true)", "2>&-"])
+def test_a_closed_stderr_does_not_change_an_exit_code(closed: str, tmp_path: Path) -> None:
+    mistake = f"{sys.executable} -c 'from oncebench.cli import main; main()' audit {tmp_path}/none"
+    ended = subprocess.run(["bash", "-c", f"{mistake} {closed}"], capture_output=True, timeout=30, check=False)
+    assert ended.returncode == ExitCode.USAGE
+
+
 def test_audit_names_the_kind_of_a_wrong_folder(tmp_path: Path) -> None:
     comparison, load = tmp_path / "comparison", tmp_path / "load"
     (comparison / "cells" / "001").mkdir(parents=True)
@@ -343,6 +350,7 @@ def test_an_error_of_a_command_decides_message_and_exit_code(
     monkeypatch.setattr(doctor, "checks", fail)
     monkeypatch.setattr(sys, "argv", ["oncebench", "doctor"])
     monkeypatch.setattr(sys, "stdout", sys.__stdout__)
+    monkeypatch.setattr(sys, "stderr", sys.stderr)  # main replaces it
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == code

@@ -13,10 +13,11 @@ from click.testing import CliRunner
 
 from oncebench.cli import cli
 from oncebench.commands import compare
-from oncebench.errors import UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.series import bytes_needed
 from oncebench.report.results import default_work_dir
 from oncebench.scenario.cell import Cell
+from oncebench.scenario.fault_check import require_possible
 from oncebench.scenario.profiles import PAIR_BATCHES, PROFILES
 from tests.unit.report import test_paired
 from tests.unit.report.test_tables import report
@@ -162,6 +163,35 @@ def test_a_sweep_runs_value_by_value_and_only_selects_a_value(tmp_path: Path, mo
     assert [cell.rate for cell, _ in ran] == [500, 500]
     none = CliRunner().invoke(cli, ("compare", "--profile", "double", "--sweep", "rate")).exception
     assert str(none) == "profile double has no healthy cell, and a sweep runs healthy cells only"
+
+
+SCENARIO = 'sink = "kafka"\nguarantee = "exactly-once"\n'
+
+
+@pytest.mark.parametrize(
+    ("more", "sweep", "why"),
+    [
+        ('workload = "windows"', "open-sessions", "--workload windows: it has no sessions in the state"),
+        ('records = "orders.jsonl"', "open-sessions", "--workload records: it has no sessions in the state"),
+        ('records = "orders.jsonl"', "record-size", "--workload records: the records have their own sizes"),
+        ("observers = 2", "partitions", "--observers 2: the output has 1 partitions"),
+    ],
+)
+def test_a_sweep_is_refused_at_a_value_that_a_run_refuses(
+    more: str, sweep: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = pretend(monkeypatch, tmp_path, set())
+    (tmp_path / "orders.jsonl").write_text('{"order": 1}\n')
+    (tmp_path / "mine.toml").write_text(SCENARIO + more)
+    refused = CliRunner().invoke(cli, ("compare", "mine.toml", "--sweep", sweep)).exception
+    assert str(refused).startswith(why)
+    assert isinstance(refused, UserError)
+    assert (refused.exit_code, ran) == (ExitCode.USAGE, [])
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_every_cell_of_every_profile_is_possible_on_servers_of_ones_own(name: str) -> None:
+    require_possible(PROFILES[name].select_cells(None), frozenset())
 
 
 def test_a_long_comparison_prints_about_how_long_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from oncebench.errors import UserError
 from oncebench.faults import replicas, too_few_replicas
 from tests.unit.faults.fake_pipeline import World, run
 from tests.unit.faults.test_replicas import Cluster
@@ -53,7 +54,21 @@ def test_writes_are_refused_and_then_taken_again(world: World, cut_short: bool) 
         assert world.events == ["too-few-replicas", "pipeline-continued", "broker-back"]
     assert brokers(cluster) == ["kill 1", "start 1"], "the controller, 2, stays"
     topics = ("out", "bad", "__transaction_state", "__consumer_offsets")
-    assert [f"{topic} min.insync.replicas=2" for topic in topics] == [each for each in cluster.said if "=2" in each]
+    assert {f"{topic} min.insync.replicas=2" for topic in topics} == {each for each in cluster.said if "=2" in each}
+    assert not cluster.disturbed
+
+
+def test_a_topic_that_takes_no_setting_does_not_keep_the_others_as_they_are(world: World) -> None:
+    class Deaf(Settable):
+        def configure(self, topic: str, name: str, value: str) -> None:
+            super().configure(topic, name, value)
+            if (topic, value) == ("__transaction_state", "2"):
+                raise UserError("Kafka does not answer")
+
+    cluster = Deaf()
+    with pytest.raises(UserError, match="Kafka does not answer"):
+        run(too_few_replicas.refuse_writes(world.context("refuse-writes", cluster), 0.001), polls=LOOKS)
+    assert len([each for each in cluster.said if "=2" in each]) == 4
     assert not cluster.disturbed
 
 

@@ -81,8 +81,8 @@ def test_preloading_without_progress_is_an_error_with_remedy_and_log(
         run._preload()
     assert str(caught.value) == (
         "the pipeline made no progress for 170 s in the phase 'preloading'. Is the machine busy? Run it again when it "
-        "is not or with fewer --open-sessions. A longer --start-timeout gives it more time. See "
-        f"{tmp_path}/logs/pipeline.log"
+        "is not or with fewer --open-sessions. A longer --start-timeout, where the command has it, gives it more "
+        f"time. See {tmp_path}/logs/pipeline.log"
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from oncebench.errors import UserError
 from oncebench.live.status import LOADING
 from oncebench.processes import child as process
 from oncebench.record.numbered import numbered
@@ -87,6 +88,20 @@ def test_processes_of_a_kind_are_stopped_together(run: RunProcesses, monkeypatch
     run.stop(GENERATOR)  # SIGCONT lets both act on their SIGTERM
     assert [child.returncode for child in run.of(GENERATOR)] == [-signal.SIGTERM] * 2
     assert time.monotonic() - began < 60
+
+
+def test_a_process_that_cannot_be_killed_spares_no_other(run: RunProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
+    stuck = run.of(OBSERVER)[0]
+
+    def fail() -> None:
+        raise UserError("observer 1 of 2 could not be killed")
+
+    for end in (lambda: run.stop(OBSERVER), run.__exit__):
+        with monkeypatch.context() as patched, pytest.raises(UserError, match="observer 1 of 2 could not be killed"):
+            patched.setattr(stuck, "kill_session", fail)
+            end()
+    others = [child for child in run.children.values() if child is not stuck]
+    assert [child.returncode is None for child in others] == [False] * 3
 
 
 def test_a_load_that_did_not_begin_names_the_process_that_ended(run: RunProcesses) -> None:

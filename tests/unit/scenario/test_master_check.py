@@ -9,10 +9,12 @@ from dataclasses import replace
 
 import pytest
 
+from oncebench.commands.run import run
 from oncebench.errors import ExitCode, UserError
 from oncebench.scenario import master_check
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import require_possible
+from oncebench.servers.sink_servers import service
 from oncebench.sinks.registry import suite_sinks
 
 CELL = Cell("kafka", "exactly-once", "two-phase")
@@ -72,3 +74,14 @@ def test_a_cluster_elsewhere_needs_servers_of_ones_own(master: str, monkeypatch:
     assert "cannot reach the kafka and the postgres of this run" in said
     assert "--bootstrap-servers, --postgres" in said
     require_possible([replace(CELL, master=master)], frozenset({"postgres"}))
+
+
+def test_each_server_is_named_by_something_that_exists(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {option for param in run.params for option in param.opts}
+    monkeypatch.setattr(master_check, "driver_address", lambda _: "10.0.0.1")
+    for name, sink in suite_sinks().items():
+        said = master_check.why_not_on_cluster(replace(CELL, sink=name, master=master)) or ""
+        named_by = said.partition("Name servers of your own: ")[2].split(", ")
+        for each in named_by if sink.traits.services else ():
+            variables = {f"the variable {service(needed).variable}" for needed in sink.traits.services}
+            assert each in options | variables

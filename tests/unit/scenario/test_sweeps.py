@@ -40,6 +40,12 @@ def test_a_load_at_maximum_rate_keeps_its_sessions() -> None:
 
 
 @pytest.mark.parametrize("name", SWEEPS)
+def test_a_replayed_file_is_sent_whole_at_each_value(name: str) -> None:
+    replayed = replace(CELL, workload="records", records="orders.jsonl", sessions=5)
+    assert {cell.sessions for cell in SWEEPS[name].of([replayed])} == {5}
+
+
+@pytest.mark.parametrize("name", SWEEPS)
 def test_cells_that_are_compared_run_one_after_the_other(name: str) -> None:
     sweep, other = SWEEPS[name], replace(CELL, guarantee="at-least-once", variant="acknowledged")
     swept = list(sweep.of([CELL, other]))

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from oncebench.servers.postgres_home import _PREFIX, _temporary, remove_stale_homes
+from oncebench.processes import child
+from oncebench.servers import postgres
+from oncebench.servers.postgres_home import _PREFIX, Home, _temporary, remove_stale_homes
 from oncebench.workdir import WORK_FOLDER_FILE, open_work_dir
 from tests import ROOT
 
@@ -69,3 +71,16 @@ def test_a_start_deletes_the_folders_of_killed_runs(
         assert _temporary(stack).parent == tmp_path
         assert not dead.exists()
     assert not list(tmp_path.iterdir())
+
+
+def test_a_password_does_not_outlive_an_initdb_that_cannot_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **_more: object) -> None:
+        assert (tmp_path / "password").exists()
+        raise OSError("no process can be started")
+
+    monkeypatch.setattr(child, "start", fail)
+    with pytest.raises(OSError, match="no process"):
+        postgres.PostgresServer(Home(tmp_path, tmp_path, None), tmp_path / "log")
+    assert not (tmp_path / "password").exists()
