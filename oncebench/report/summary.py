@@ -191,8 +191,9 @@ def _latency(report: Report) -> list[str]:
     if flat_out(report):
         return []
     if not n or longest is None:
-        late = f"no session ended after the warm-up of {report['config']['warmup_s']:g} s"
-        return [f"  latency     not measured: {late} (give more load, or --warmup 0)"]
+        warmup_s = report.get("config", {}).get("warmup_s")  # older reports have none
+        late = f"no session ended after the warm-up of {warmup_s:g} s (give more load, or --warmup 0)"
+        return [] if warmup_s is None else [f"  latency     not measured: {late}"]
     found = {name: latency(name)(report) for name in _QUANTILES}
     figures = [f"{name} {_number(ms)}" for name, ms in found.items() if ms is not None]
     figures.append(f"max {_number(longest)}")
