@@ -25,7 +25,7 @@ from typing import Any
 from loadgen.session import EVENTS_PER_SESSION
 from oncebench.audit.verdict import FORBIDDEN, RULES, Verdict
 from oncebench.delivery.errors import PipelineError
-from oncebench.errors import ExitCode, UserError
+from oncebench.errors import Interrupted, UserError
 from oncebench.experiments.series import run_series
 from oncebench.report.measures.metrics import BY_NAME, METRICS, figure, flat_out
 from oncebench.report.results import Results, stamp
@@ -98,9 +98,9 @@ def figures(sinks: Sequence[str] = (), rounds: int = 3, only: str = "") -> dict[
             before = len(reports) + len(failed)
             try:
                 reports.extend(run_series(planned, results, None, Path(folder) / sink, False, report_failure))
+            except Interrupted:
+                raise
             except (UserError, PipelineError, OSError) as error:
-                if getattr(error, "exit_code", None) == ExitCode.INTERRUPTED:
-                    raise
                 untested = planned[len(reports) + len(failed) - before :]
                 print(f"{sink}: {error}. {len(untested)} of its runs are untested", file=sys.stderr)
                 failed += map(_name, untested)

@@ -26,6 +26,13 @@ class UserError(Exception):
         self.exit_code = exit_code
 
 
+class Interrupted(UserError):
+    """Ctrl-C, SIGTERM or SIGHUP ended what the user asked for: exit code 130. No failure of a run."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, exit_code=ExitCode.INTERRUPTED)
+
+
 class MissingEnvironment(UserError):
     """This machine lacks Java, jars, a network, disk space or a reachable broker: exit code 5."""
 

@@ -24,7 +24,7 @@ from oncebench.certify.price import Price, cells, prices
 from oncebench.certify.request import Request
 from oncebench.certify.scenarios import AT_OWN_POINT, HEALTHY, Scenario, cell_of, chosen, of_own_points
 from oncebench.delivery.errors import PipelineError
-from oncebench.errors import ExitCode, UserError
+from oncebench.errors import ExitCode, Interrupted, UserError
 from oncebench.experiments.series import Run, open_series
 from oncebench.record.json_lines import read_lines
 from oncebench.report.measures.metrics import why_no_speed
@@ -110,10 +110,9 @@ def run_all(settings: RunSettings, only: Sequence[str]) -> Iterator[Outcome]:
             if scenario == HEALTHY:
                 planned += _of_own_points(settings, only, number)
     if len(outcomes) < len(planned):
-        raise UserError(
+        raise Interrupted(
             f"interrupted after {len(outcomes)} of {len(planned)} scenarios, so there is no certificate. The reports "
-            f"of the finished runs are in {settings.results.runs}",
-            exit_code=ExitCode.INTERRUPTED,
+            f"of the finished runs are in {settings.results.runs}"
         )
 
 
@@ -175,7 +174,7 @@ def run_prices(settings: RunSettings) -> list[Price]:
                 run(cell, f"price {number}/{len(rounds)} {name}", False) for cell, name in zip(pair, names, strict=True)
             )
             if interrupted.is_set():
-                raise UserError(f"interrupted in round {number} of {len(rounds)}", exit_code=ExitCode.INTERRUPTED)
+                raise Interrupted(f"interrupted in round {number} of {len(rounds)}")
             pairs.append((own, other))
     if not (found := prices(pairs)):
         reasons = {why for pair in pairs for report in pair for why in why_no_speed(report)}

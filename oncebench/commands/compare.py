@@ -29,7 +29,7 @@ from oncebench.commands.shared.options import (
 )
 from oncebench.commands.shared.postgres import postgres_option
 from oncebench.commands.shared.writable import refuse_unwritable_results
-from oncebench.errors import ExitCode, UserError
+from oncebench.errors import ExitCode, Interrupted, UserError
 from oncebench.experiments.series import at_least_s, run_series
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.measure import exit_code
@@ -176,9 +176,7 @@ def compare(
             _print(reports, results)
     if len(reports) + len(failed_runs.lines) < len(rounds):
         if not reports:
-            raise UserError(
-                "interrupted before the first cell was done. Nothing was written", exit_code=ExitCode.INTERRUPTED
-            )
+            raise Interrupted("interrupted before the first cell was done. Nothing was written")
         click.echo(progress_message(len(reports), len(rounds)), err=True)
         sys.exit(ExitCode.INTERRUPTED)
     if not reports:

@@ -21,7 +21,7 @@ from oncebench.commands.shared.options import (
     work_dir_option,
 )
 from oncebench.commands.shared.postgres import postgres_option
-from oncebench.errors import ExitCode, UserError
+from oncebench.errors import ExitCode, Interrupted, UserError
 from oncebench.experiments.series import at_least_s, run_series
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.planning.choice import choose, transaction_timeout_s
@@ -139,7 +139,7 @@ def _measure(
         made = run_series(cells, results, kafka, place, keep, failed, start_timeout_s=start_timeout_s)
         done = sum(1 for _ in made)
     if done + len(failed.lines) < len(cells):
-        raise UserError(progress_message(done, len(cells)), exit_code=ExitCode.INTERRUPTED)
+        raise Interrupted(progress_message(done, len(cells)))
     failed.repeat()
     if not done:
         raise failed.errors[-1]

@@ -24,7 +24,7 @@ from oncebench.commands.shared.options import (
 )
 from oncebench.commands.shared.postgres import postgres_option
 from oncebench.delivery.errors import PipelineError
-from oncebench.errors import ExitCode, UserError
+from oncebench.errors import ExitCode, Interrupted, UserError
 from oncebench.experiments.rate_search import Found, NoAnswer, fewest_rates, of_three, search
 from oncebench.experiments.series import Run, at_least_s, open_series
 from oncebench.kafka_access.access import KafkaAccess
@@ -147,9 +147,9 @@ def sustain(
                     keeps_up = _Probes(run, interrupted, cell, probe_s, probes).keeps_up
                     found[cell] = search(of_three(keeps_up), start, LOWEST, HIGHEST, precision)
                     click.echo(f"{cell.title}: {_describe(found[cell])}", err=True)
+                except Interrupted:
+                    raise
                 except (UserError, PipelineError, OSError) as error:
-                    if getattr(error, "exit_code", None) == ExitCode.INTERRUPTED:
-                        raise
                     unfinished.append(f"{cell.title}: {error}")
                     click.echo(unfinished[-1], err=True)
             if repeat:
@@ -228,9 +228,7 @@ class _Probes:
         title = f"{cell.sink} {cell.guarantee} {cell.variant} at {rate:,.0f} events/s"
         report = self.run(cell, title, True)
         if self.interrupted.is_set():
-            raise UserError(
-                f"interrupted during the search for the rate of {cell.title}", exit_code=ExitCode.INTERRUPTED
-            )
+            raise Interrupted(f"interrupted during the search for the rate of {cell.title}")
         self.reports.append(report)
         click.echo(f"{title}: {'; '.join(sustained.why_not(report)) or 'sustained'}", err=True)
         return report
@@ -242,16 +240,16 @@ def _rounds(run: Run, interrupted: Any, cells: Sequence[Cell], reports: list[Rep
         for number, cell in enumerate(cells, 1):
             try:
                 report = run(cell, f"{number}/{len(cells)} {cell.brief}", False)
+            except Interrupted:
+                raise
             except (UserError, PipelineError, OSError) as error:
-                if getattr(error, "exit_code", None) == ExitCode.INTERRUPTED:
-                    raise
                 failed_runs(cell, error)
                 continue
             reports += [] if report["interrupted"] else [report]
             if interrupted.is_set():
                 break
     if len(reports) + len(failed_runs.lines) < len(cells):
-        raise UserError(progress_message(len(reports), len(cells)), exit_code=ExitCode.INTERRUPTED)
+        raise Interrupted(progress_message(len(reports), len(cells)))
 
 
 def _describe(found: Found) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from loadgen.session import EVENTS_PER_SESSION
 from oncebench.delivery.errors import PipelineError
-from oncebench.errors import ExitCode, UserError
+from oncebench.errors import Interrupted, UserError
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.lab.broker import isolates
 from oncebench.lab.disk import prepare_disks
@@ -118,8 +118,10 @@ def run_series(
             try:
                 numbered = f"{done + 1}/{len(cells)}{time_left(done, len(cells), began)} {title(cell)}"
                 report = run(cell, numbered, False)
+            except Interrupted:
+                raise
             except (UserError, PipelineError, OSError) as error:
-                if failed is None or getattr(error, "exit_code", None) == ExitCode.INTERRUPTED:
+                if failed is None:
                     raise
                 failed(cell, error)
                 continue

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from oncebench.errors import ExitCode, UserError
+from oncebench.errors import Interrupted
 
 
 @contextmanager
@@ -55,6 +55,6 @@ def _say(line: str) -> None:
         return
 
 
-def nothing_to_report(before: str) -> UserError:
+def nothing_to_report(before: str) -> Interrupted:
     """Returns the error for a run that was interrupted before the load or the pipeline began."""
-    return UserError(f"interrupted before the {before}: there is nothing to report", exit_code=ExitCode.INTERRUPTED)
+    return Interrupted(f"interrupted before the {before}: there is nothing to report")

@@ -24,7 +24,7 @@ import psutil
 import pyspark
 
 from oncebench.downloads.java import Java
-from oncebench.errors import ExitCode, MissingEnvironment, UserError
+from oncebench.errors import Interrupted, MissingEnvironment
 from oncebench.processes import child as process
 from oncebench.processes.child import Child
 from oncebench.processes.ports import LOOPBACK, free_ports
@@ -132,7 +132,7 @@ class SparkCluster:
         end = monotonic() + START_LIMIT_S
         while self.alive() != number:
             if interrupted():
-                raise UserError("interrupted before the Spark cluster ran", exit_code=ExitCode.INTERRUPTED)
+                raise Interrupted("interrupted before the Spark cluster ran")
             if monotonic() > end:
                 problem = f"the master did not get its workers within {START_LIMIT_S:g} s"
                 raise MissingEnvironment(f"{problem}. See the files `log` in {self.folder}")

@@ -29,7 +29,7 @@ from oncebench.commands.shared.options import (
 from oncebench.commands.shared.utf8 import refuse_other_bytes
 from oncebench.commands.shared.writable import refuse_unwritable, refuse_unwritable_results, write_whole
 from oncebench.delivery.errors import PipelineError
-from oncebench.errors import ExitCode, UserError
+from oncebench.errors import ExitCode, Interrupted, UserError
 from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
 
 
@@ -223,8 +223,7 @@ def _prices(settings: RunSettings) -> tuple[list[str], bool]:
     except KeyboardInterrupt:  # the second Ctrl-C
         return ["not measured: interrupted"], True
     except (UserError, PipelineError, OSError) as error:
-        interrupted = getattr(error, "exit_code", ExitCode.ERROR) == ExitCode.INTERRUPTED
-        return [f"not measured: {error}"], interrupted
+        return [f"not measured: {error}"], isinstance(error, Interrupted)
 
 
 def _exit_code(outcomes: list[Outcome], require: str | None) -> int:

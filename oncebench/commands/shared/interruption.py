@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from oncebench.commands.shared.options import GroupedCommand
-from oncebench.errors import ExitCode, UserError
+from oncebench.errors import Interrupted
 
 _ARGUMENTS = "oncebench.arguments"
 _LEFT_OUT = {"--publish": 0, "--work-dir": 1, "--resume": 1}  # option -> number of its values
@@ -39,11 +39,8 @@ def suppress_interruption() -> Iterator[None]:
     """
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Interrupted):
         return
-    except UserError as error:
-        if error.exit_code != ExitCode.INTERRUPTED:
-            raise
 
 
 def progress_message(done: int, of: int) -> str:

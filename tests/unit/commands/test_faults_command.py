@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from oncebench.cli import cli
 from oncebench.commands import faults as command
-from oncebench.errors import ExitCode, UserError
+from oncebench.errors import ExitCode, Interrupted, UserError
 from oncebench.record.json_lines import whole_lines
 from oncebench.report import report as report_files
 from oncebench.report.results import Results
@@ -280,9 +280,7 @@ def test_a_cut_last_line_is_ignored() -> None:
     assert whole_lines("") == []
 
 
-@pytest.mark.parametrize(
-    "error", [None, KeyboardInterrupt(), UserError("before the load", exit_code=ExitCode.INTERRUPTED)]
-)
+@pytest.mark.parametrize("error", [None, KeyboardInterrupt(), Interrupted("before the load")])
 def test_an_interrupted_matrix_prints_results_and_the_resume_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[Cell], error: BaseException | None
 ) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from oncebench.delivery.errors import PipelineError
-from oncebench.errors import ExitCode, UserError
+from oncebench.errors import Interrupted, UserError
 from oncebench.experiments import series
 from oncebench.report.results import Results
 from oncebench.scenario.cell import Cell
@@ -59,7 +59,7 @@ def test_a_failed_cell_ends_a_series_without_a_callback(tmp_path: Path, monkeypa
 def test_an_interruption_ends_the_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reported: list[int] = []
     with pytest.raises(UserError):
-        ran(tmp_path, monkeypatch, UserError("interrupted", exit_code=ExitCode.INTERRUPTED), reported)
+        ran(tmp_path, monkeypatch, Interrupted("interrupted"), reported)
     assert reported == []
 
 

@@ -13,7 +13,7 @@ from oncebench.certify.kept import Outcome
 from oncebench.certify.scenarios import SCENARIOS
 from oncebench.cli import cli
 from oncebench.commands.own_jobs import certify as command
-from oncebench.errors import ExitCode, UserError
+from oncebench.errors import ExitCode, Interrupted, UserError
 from oncebench.scenario.supports import all_supports, installed, require_sinks
 from oncebench.sinks.black_box.names import UserMistake
 
@@ -140,7 +140,7 @@ def test_a_price_whose_runs_failed_does_not_lose_the_certificate(
 @pytest.mark.parametrize(
     ("error", "says"),
     [
-        (UserError("interrupted in round 2 of 5", exit_code=ExitCode.INTERRUPTED), "interrupted in round 2 of 5"),
+        (Interrupted("interrupted in round 2 of 5"), "interrupted in round 2 of 5"),
         (KeyboardInterrupt(), "interrupted"),
     ],
 )
