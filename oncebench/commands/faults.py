@@ -20,7 +20,7 @@ from oncebench.commands.shared.interruption import (
 )
 from oncebench.commands.shared.kafka import kafka_options
 from oncebench.commands.shared.options import (
-    MAX_SEED,
+    MAX_FIRST_SEED,
     brokers_option,
     keep_option,
     open_sessions_option,
@@ -97,7 +97,7 @@ class _Share(click.ParamType[tuple[int, int]]):
     show_default=True,
     help="Number of seeds for exactly-once chains.",
 )
-@click.option("--seed", type=click.IntRange(0, MAX_SEED - 1000), default=1, show_default=True, help="First seed.")
+@click.option("--seed", type=click.IntRange(0, MAX_FIRST_SEED), default=1, show_default=True, help="First seed.")
 @workload_option(PLANNED)
 @open_sessions_option
 @brokers_option

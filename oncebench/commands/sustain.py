@@ -15,6 +15,7 @@ from oncebench.commands.shared.failed_runs import FailedRuns
 from oncebench.commands.shared.interruption import progress_message, suppress_interruption
 from oncebench.commands.shared.kafka import kafka_options
 from oncebench.commands.shared.options import (
+    MAX_FIRST_SEED,
     GroupedCommand,
     keep_option,
     publish_option,
@@ -89,7 +90,13 @@ SHORTEST_S = WARMUP_S + 9.0
     show_default=True,
     help="Rounds that compare costs at 75 % of the slowest guarantee's rate, per sink; 0: no comparison.",
 )
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of the first load.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, MAX_FIRST_SEED),
+    default=1,
+    show_default=True,
+    help="Seed of the first load.",
+)
 @kafka_options()
 @publish_option
 @postgres_option

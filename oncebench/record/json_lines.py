@@ -118,22 +118,16 @@ class Tail:
 
 
 class AllLines:
-    """All lines of a file that grows, read again only when the file has grown."""
+    """All lines of a file that grows. Each line is parsed once."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._size = -1
+        self._tail = Tail(path)
         self._items: tuple[dict[str, Any], ...] = ()
 
     def read(self) -> tuple[dict[str, Any], ...]:
-        """Returns the lines, oldest first; a missing file has none.
-
-        Raises:
-            RecordError: see `read_lines`.
-        """
-        size = self._path.stat().st_size if self._path.exists() else -1
-        if size != self._size:  # the size from before the read: lines that are appended meanwhile are read next time
-            self._items, self._size = read_lines(self._path).items, size
+        """Returns the finished lines, oldest first; a missing file has none. Other text than objects is skipped."""
+        if found := self._tail.fresh():
+            self._items += tuple(found)
         return self._items
 
 

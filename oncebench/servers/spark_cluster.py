@@ -51,7 +51,6 @@ class SparkCluster:
         page: the address of the master's page.
         folder: logs, and the working folders of the workers.
         java: runs master and workers.
-        memory: what each worker gives to executors.
         workers: the newest process of each worker.
     """
 
@@ -59,7 +58,6 @@ class SparkCluster:
     page: str
     folder: Path
     java: Java
-    memory: str
     workers: list[Child] = field(default_factory=list)
     _stack: ExitStack = field(default_factory=ExitStack)
 
@@ -141,7 +139,7 @@ class SparkCluster:
     def _start_worker(self, index: int) -> Child:
         folder = self.folder / f"worker-{index + 1}"
         (port,) = free_ports(1)
-        arguments = ["--host", LOOPBACK, "--webui-port", str(port), "--cores", "1", "--memory", self.memory,
+        arguments = ["--host", LOOPBACK, "--webui-port", str(port), "--cores", "1", "--memory", WORKER_MEMORY,
                      "--work-dir", str(folder / "work"), self.address]  # fmt: skip
         return self._stack.enter_context(start(self.java, "Worker", arguments, folder))
 
@@ -151,13 +149,11 @@ def start_spark_cluster(
     folder: Path,
     java: Java,
     workers: int,
-    memory: str = WORKER_MEMORY,
     interrupted: Callable[[], bool] = lambda: False,
 ) -> Iterator[SparkCluster]:
     """Starts a master and workers with one core each below `folder`.
 
     Args:
-        memory: what each worker gives to executors.
         interrupted: whether the user has asked to end; ends the wait for the workers.
 
     Raises:
@@ -169,7 +165,7 @@ def start_spark_cluster(
     with ExitStack() as stack:
         own = ["--host", LOOPBACK, "--port", str(port), "--webui-port", str(page)]
         stack.enter_context(start(java, "Master", own, folder / "master"))
-        cluster = SparkCluster(address, shown, folder, java, memory, _stack=stack)
+        cluster = SparkCluster(address, shown, folder, java, _stack=stack)
         cluster.start_workers(workers, interrupted)
         yield cluster
 

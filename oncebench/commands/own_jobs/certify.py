@@ -20,7 +20,7 @@ from oncebench.certify.kept import STRENGTH, Outcome, keeps, proven
 from oncebench.certify.request import Request
 from oncebench.certify.runs import RunSettings, check, run_all, run_prices
 from oncebench.commands.shared.options import (
-    MAX_SEED,
+    MAX_FIRST_SEED,
     GroupedCommand,
     keep_option,
     start_timeout_option,
@@ -91,7 +91,7 @@ from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
 )
 @click.option(
     "--seed",
-    type=click.IntRange(0, MAX_SEED),
+    type=click.IntRange(0, MAX_FIRST_SEED),
     default=1,
     show_default=True,
     help="Seed of the load and of the random kills.",

@@ -42,7 +42,10 @@ HEADINGS: Mapping[str, Sequence[str]] = {
     "Servers": ("brokers", "replication", *PARAMETERS, "topic", "postgres"),
     "Files": ("save", "json_path", "publish", "work_dir", "keep"),
 }  # fmt: skip
-MAX_SEED = 2**64 - 1  # loadgen's random number generator takes 64 bits
+# loadgen's random number generator takes 64 bits. A run's warm-up has the upper half of the seeds
+# (`oncebench.run.extra_load.warm_up.WARM_UP_SEED`).
+MAX_SEED = 2**63 - 1
+MAX_FIRST_SEED = MAX_SEED - 1000  # the further runs of a series have the next seeds
 MAX_WARMUP_S = 86_400.0
 MAX_OUTAGE_S = 3600.0
 MAX_START_TIMEOUT_S = 86_400.0

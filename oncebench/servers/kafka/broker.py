@@ -21,15 +21,12 @@ from oncebench.errors import UserError
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.processes import child
 from oncebench.processes.child import Child
-from oncebench.processes.ports import LOOPBACK, free_ports, is_free
+from oncebench.processes.ports import LOOPBACK, free_ports
 from oncebench.processes.temporary import emptied, jvm_option
 from oncebench.servers.kafka.class_archive import StartFiles, make_data_folder, start_files
-from oncebench.servers.kafka.external import external
 from oncebench.servers.kafka.process import PortTakenError, command, is_serving, wait_until_serving
 from oncebench.servers.kafka.settings import CLIENTS, CONTROLLER, BrokerSettings
 from oncebench.servers.kafka.topics import Kafka
-
-__all__ = ["KafkaBroker", "external", "start_kafka"]
 
 _ANSWER_TIMEOUT_S = 30.0  # the broker already serves, and only a starved machine needs more than some ms
 _STOP_TIMEOUT_S = 30.0  # it first writes its logs and checkpoints to disk
@@ -178,10 +175,8 @@ def start_kafka(
     work_dir: Path,
     java: Java | None = None,
     *,
-    port: int | None = None,
     extra_listeners: Mapping[str, int] | None = None,
     settings: Mapping[str, str] | None = None,
-    heap_mb: int = _HEAP_MB,
 ) -> KafkaBroker:
     """Starts a broker with data in ``work_dir/kafka``, log in ``work_dir/logs/kafka.log``.
 
@@ -193,23 +188,18 @@ def start_kafka(
         settings: additional lines of server.properties, for example
             ``transaction.abort.timed.out.transaction.cleanup.interval.ms``.
     """
-    if port is not None and not is_free(port):
-        raise UserError(f"port {port} on {LOOPBACK} is taken. Choose another port, or none to use a free one")
     java = java or find_java()
     files = start_files(java)
     data = work_dir / "kafka" / "data"
     names = [CLIENTS, CONTROLLER, *(extra_listeners or {})]
     for attempt in range(1, STARTS + 1):
         ports = dict(zip(names, free_ports(len(names)), strict=True))
-        if port is not None:
-            ports[CLIENTS] = port
-        broker = KafkaBroker(
-            work_dir, BrokerSettings(data, ports, extra_listeners or {}, settings or {}), java, files, heap_mb
-        )
+        described = BrokerSettings(data, ports, extra_listeners or {}, settings or {})
+        broker = KafkaBroker(work_dir, described, java, files, _HEAP_MB)
         try:
             broker.start()
             break
         except PortTakenError:
-            if port is not None or attempt == STARTS:
+            if attempt == STARTS:
                 raise
     return broker

@@ -10,7 +10,7 @@ Every guarantee's variants need the same rights.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from oncebench.delivery.contract import AT_LEAST_ONCE, EXACTLY_ONCE
 from oncebench.delivery.copies.letters import group_of
@@ -96,7 +96,7 @@ class Load:
     """`oncebench load` into a topic; without one it makes a topic."""
 
     topic: str = ""
-    title: str = "oncebench load"
+    title: ClassVar[str] = "oncebench load"
 
     def rights(self) -> list[Right]:
         if self.topic:
@@ -111,7 +111,7 @@ class Observer:
 
     output: str
     sink_id: str = ""
-    title: str = "a committed reader of the output"
+    title: ClassVar[str] = "a committed reader of the output"
 
     def rights(self) -> list[Right]:
         found = [Right("Read", Resource(TOPIC, self.output), "reads the rows")]
@@ -183,7 +183,7 @@ class Requeue:
 class Runs:
     """`oncebench run`, `compare` and the other commands that make topics of their own in the user's Kafka."""
 
-    title: str = "oncebench run, compare, faults, sustain, batches, plan and profile"
+    title: ClassVar[str] = "oncebench run, compare, faults, sustain, batches, plan and profile"
 
     def rights(self) -> list[Right]:
         topics = Resource(TOPIC, RUNS, PREFIXED)

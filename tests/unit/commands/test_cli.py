@@ -26,6 +26,7 @@ from oncebench.delivery.errors import PipelineError
 from oncebench.delivery.failpoints import POINTS
 from oncebench.errors import ExitCode, UserError
 from oncebench.report.tables.batches import table as batches_table
+from oncebench.run.extra_load.warm_up import WARM_UP_SEED
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.profiles import PROFILES
 from oncebench.scenario.supports import require_sinks
@@ -56,7 +57,8 @@ def run_command(*words: str, cwd: Path | None = None, **environment: str) -> tup
         ((*GOOD, "--rate", "nan"), "not possible"),
         ((*GOOD, "--rate", "1e300", "--duration", "1e300"), "do not give a possible load"),
         ((*GOOD, "--rate", "1e9", "--duration", "1e5"), "more than a load can have"),
-        ((*GOOD, "--seed", str(2**64)), "is not in the range"),
+        ((*GOOD, "--seed", str(WARM_UP_SEED)), "is not in the range"),
+        (("sustain", "--seed", str(WARM_UP_SEED)), "is not in the range"),
         ((*GOOD, "--warmup", "nan"), "nan is not a number of seconds"),
         ((*GOOD, "--warmup", "inf"), "is not in the range"),
         ((*GOOD, "--fault", "mid-write:stop:999999"), "is not of the form"),

@@ -60,7 +60,7 @@ def test_file_sinks_run_on_a_cluster_of_this_machine() -> None:
 
 def test_ctrl_c_ends_the_wait_for_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SparkCluster, "_start_worker", lambda *_: None)
-    cluster = SparkCluster("spark://127.0.0.1:1", "http://127.0.0.1:1", tmp_path, cast("Any", None), "1g")
+    cluster = SparkCluster("spark://127.0.0.1:1", "http://127.0.0.1:1", tmp_path, cast("Any", None))
     with pytest.raises(UserError, match="interrupted") as ended:
         cluster.start_workers(1, lambda: True)
     assert ended.value.exit_code == ExitCode.INTERRUPTED

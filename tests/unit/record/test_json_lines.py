@@ -52,13 +52,14 @@ def test_all_lines_include_the_one_behind_a_torn_line(tmp_path: Path) -> None:
     assert lines.read() == ({"n": 1}, {"n": 3})
 
 
-def test_a_file_that_has_not_grown_is_not_read_again(tmp_path: Path) -> None:
+def test_all_lines_parse_each_line_once(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
-    _append(path, '{"n":1}\n')
     lines = AllLines(path)
-    with patch.object(json_lines, "read_lines", wraps=json_lines.read_lines) as reading:
-        assert [lines.read() for _ in range(3)] == [({"n": 1},)] * 3
-    assert reading.call_count == 1
+    with patch.object(json_lines.json, "loads", wraps=json_lines.json.loads) as parsing:
+        for number in range(3):
+            _append(path, f'{{"n":{number}}}\n')
+            assert len(lines.read()) == len(lines.read()) == number + 1
+    assert [call.args[0] for call in parsing.call_args_list if call.args[0]] == [b'{"n":0}', b'{"n":1}', b'{"n":2}']
 
 
 def test_a_tail_opens_no_file_that_has_not_grown(tmp_path: Path) -> None:

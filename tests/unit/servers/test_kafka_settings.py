@@ -13,8 +13,8 @@ from oncebench.kafka_access.access import KafkaAccess
 from oncebench.processes import ports
 from oncebench.servers.kafka import external as external_kafka
 from oncebench.servers.kafka import topics
-from oncebench.servers.kafka.broker import external, start_kafka
 from oncebench.servers.kafka.class_archive import StartFiles, make_data_folder
+from oncebench.servers.kafka.external import external
 from oncebench.servers.kafka.settings import BROKERS, CLIENTS, CONTROLLER, BrokerSettings
 
 PORTS = {CLIENTS: 20001, CONTROLLER: 20002, "PROXIED": 20003}
@@ -102,15 +102,6 @@ def test_missing_free_ports_are_reported_at_once(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(ports, "is_free", lambda _: False)
     with pytest.raises(MissingEnvironment, match="no 2 free ports on 127"):
         ports.free_ports(2)
-
-
-def test_a_taken_port_is_refused_before_a_start(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        with pytest.raises(UserError, match=f"port {port} on 127.0.0.1 is taken") as caught:
-            start_kafka(tmp_path / "work", port=port)
-        assert caught.value.exit_code == ExitCode.ERROR
-    assert not (tmp_path / "work").exists()
 
 
 def test_a_data_folder_keeps_its_cluster(tmp_path: Path) -> None:
