@@ -83,7 +83,10 @@ class RandomKills:
             The fields of the line `random-kill`. None without a kill: the run was interrupted, or the attempt died by
             itself, during the wait for a commit.
         """
-        given_up = lambda: interrupted() or not attempt.child.alive  # noqa: E731
+
+        def given_up() -> bool:
+            return interrupted() or not attempt.child.alive
+
         with commit_held(servers, config, self._outage_s, given_up) as held:
             if held is None:
                 return None
