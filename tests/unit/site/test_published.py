@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from statistics import median
 from typing import Any
 
 import pytest
 
 from oncebench.report.comparisons.paired import BASELINE, settings
 from oncebench.report.comparisons.sweep_selection import full_of
+from oncebench.report.outcome import is_healthy
 from oncebench.report.report import read_reports
 from oncebench.report.tables import fault_matrix
 from oncebench.report.tables.recovery_table import outages_of
@@ -39,3 +41,30 @@ def test_published_guarantees_of_a_sink_share_one_setting() -> None:
         if any(BASELINE in here and len(here) > 1 for here in found[setting].values())
     }  # fmt: skip
     assert comparable >= {"delta", "files-jsonl", "files-parquet", "kafka", "postgres"}
+
+
+def test_the_page_has_the_published_shares_of_observation() -> None:
+    found: dict[tuple[Any, ...], list[float]] = {}
+    for report in read_reports(ROOT / "results"):
+        share, config = report.get("watching_share"), report.get("config", {})
+        if is_healthy(report) and not report.get("probe") and share is not None:
+            _, _, family = report["environment"]["cpu"].partition(" (family ")
+            key = family.partition(",")[0], config["rate"], config["trigger_ms"], report["cell"]["sink"]
+            found.setdefault(key, []).append(100 * share)
+    shares = {key: median(each) for key, each in found.items()}
+    page = " ".join((ROOT / "docs" / "reading_the_tables.md").read_text().split())
+    section = page[page.index("Medians of `watching_share`") :].partition("python -m tools.observer_cost")[0]
+    steady, _, rest = section.partition("With `--rate max`")
+    flat_out, _, resting = rest.partition(". ")
+    for text, setting in ((steady, ("26", 1000.0, 0)), (resting, ("23", 1000.0, 2000))):
+        for sink, name in NAMES.items():
+            if (share := shares.get((*setting, sink))) is not None:
+                assert f"{name} {share:.1f} %" in text
+    most = [shares["26", "max", 0, sink] for sink in NAMES]
+    assert f"{min(most):.1f} to {max(most):.1f} %" in flat_out
+
+
+NAMES = {
+    "kafka": "Kafka", "files-jsonl": "JSON lines", "delta": "Delta", "files-parquet": "Parquet", "sqlite": "SQLite",
+    "postgres": "PostgreSQL",
+}  # fmt: skip
