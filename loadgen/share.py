@@ -8,6 +8,7 @@ so at every moment each generator has its share of the rate.
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from loadgen.schedule import Block
 
@@ -23,11 +24,16 @@ class Share:
         """The number of sessions in this share of a plan of `planned` sessions."""
         return len(range(self.number - 1, planned, self.generators))
 
+    def has(self, session: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
+        """Which of these sessions belong to this share."""
+        own: npt.NDArray[np.bool_] = session % np.uint32(self.generators) == self.number - 1
+        return own
+
     def of(self, block: Block) -> Block:
         """The events of a block that belong to this share, in their order."""
         if self.generators == 1:
             return block
-        own = block.session % np.uint32(self.generators) == self.number - 1
+        own = self.has(block.session)
         return Block(block.session[own], block.seq[own], block.due_us[own])
 
     def __str__(self) -> str:

@@ -13,12 +13,14 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
+from loadgen.workloads import LATE_BY_US
 from oncebench.audit.sql.files import read_files
 from oncebench.measure import judge_again
 from oncebench.record import OBSERVED, Record
 from oncebench.record.digests import altered, write_digests
 from oncebench.record.streams import read_stream, write_stream
 from oncebench.record.validation import RecordError
+from oncebench.report.measures.generators import generator_section
 from oncebench.report.summary import summary
 from tests.unit.audit.test_earlier_run import STORED
 
@@ -74,6 +76,18 @@ def test_every_figure_is_that_of_the_run_with_one_of_each(one: Path, two: Path) 
         name: value for name, value in alone.items() if name not in NEW
     }
     assert several["latency_ms"]["n"] == 40, "a latency for each row after the warm-up"
+
+
+def test_a_late_event_of_windows_is_due_with_the_event_before_it_in_its_ledger(two: Path) -> None:
+    punctual = generator_section(Record.load(two))["lateness_ms"]
+    for number in (1, 2):
+        path = two / f"ledger-{number}" / "scheduled_us.npy"
+        due_us = np.load(path)
+        due_us[5::20] -= LATE_BY_US
+        np.save(path, due_us)
+    late = generator_section(Record.load(two))["lateness_ms"]
+    assert late["max"] < punctual["max"] + 1_000, "not an hour"
+    assert late["p50"] == pytest.approx(punctual["p50"], abs=20)
 
 
 def test_lateness_over_all_generators_counts_each_event_once(one: Path, two: Path) -> None:
