@@ -289,9 +289,8 @@ class DeltaSink(Sink):
         if self._newest < batch:  # Delta would skip its replay too
             raise RefusedStart(
                 f"batch {batch} is open, and a RESTORE of the Delta table {self._table} has taken its rows back. Delta "
-                "keeps the entry of the batch, and takes no batch of this number again. Nothing was read or written. "
-                "Restore the table to its version before that RESTORE (DESCRIBE HISTORY shows it), or take a new "
-                "checkpoint, sink_id and output."
+                "keeps the entry of the batch, and takes no batch of this number again. Restore the table to its "
+                "version before that RESTORE (DESCRIBE HISTORY shows it), or take a new checkpoint, sink_id and output."
             )
         return Replayable(batch, files, rows)
 
