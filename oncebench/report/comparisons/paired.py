@@ -11,6 +11,7 @@ a pair of runs whose loads differ.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -41,6 +42,7 @@ _NEWER: Mapping[str, int | str | None] = {
 }  # fmt: skip
 _SAME_RULES_SINCE = 3  # the schema of reports since which batches, checkpoint and prices follow the present rules
 MACHINE = "machine"
+_LOCAL_PORT = re.compile(r"\b(localhost|127(?:\.\d+){3}):\d+")
 # This field follows from the rate and from the swept field.
 _FOLLOWING = frozenset({"sessions"})
 _EVENTS = field("events", "in_topic")
@@ -75,7 +77,7 @@ class Difference:
 class Setting:
     """The common part of the runs of a comparison.
 
-    It consists of the sink, the machine, and the configuration without guarantee, variant and seed.
+    It consists of the sink, the machine, the user's servers, and the configuration without guarantee, variant and seed.
     """
 
     sink: str
@@ -96,6 +98,7 @@ class Setting:
             config["schema"] = report.get("schema", 1)
         if (machine := machine_of(report)) is not None:
             config[MACHINE] = machine
+        config |= servers_of(report)
         return Setting(report["cell"]["sink"], json.dumps(config, sort_keys=True))
 
     @property
@@ -112,6 +115,23 @@ def machine_of(report: Report) -> str | None:
     """
     machine = report.get("environment", {})
     return f"{machine['cpu']}, {machine['cores']} cores" if machine.get("cpu") and machine.get("cores") else None
+
+
+def servers_of(report: Report) -> dict[str, str]:
+    """The user's servers, and the options of Kafka's clients; empty if all servers were the run's own.
+
+    A port of this machine is left out, because it may differ from run to run.
+    """
+    facts = report.get("environment", {})
+    kafka = facts.get("kafka") or {}
+    place = "own" if kafka.get("own", True) else _LOCAL_PORT.sub(r"\1", kafka.get("bootstrap_servers") or "the user's")
+    security = kafka.get("security") or {}
+    secured = [security[name] for name in ("protocol", "mechanism") if name in security]
+    conf = [f"kafka_conf={kafka['kafka_conf']}"] if "kafka_conf" in kafka else []
+    told = [place, *secured, *conf, *(f"{name}={value}" for name, value in sorted((kafka.get("kafka") or {}).items()))]
+    found = {"kafka": " ".join(told)} if told != ["own"] else {}
+    theirs = ", ".join(sorted(facts.get("theirs") or {}))
+    return found | ({"servers": f"of the user: {theirs}"} if theirs else {})
 
 
 # (series, how many runs of this variant in the series had the seed before, seed). Reports without a series are

@@ -150,6 +150,36 @@ def test_different_machines_are_different_settings() -> None:
     assert len(paired.settings(rounds(8.0))) == 1  # reports without a machine
 
 
+def on(kafka: dict[str, Any] | None, theirs: dict[str, str] | None = None) -> list[dict[str, Any]]:
+    return [each | {"environment": {"kafka": kafka, "theirs": theirs or {}}} for each in rounds(8.0)]
+
+
+def test_the_users_servers_are_another_setting() -> None:
+    own, user = {"own": True, "bootstrap_servers": "127.0.0.1:4711"}, {"own": False, "bootstrap_servers": "prod:9092"}
+    made = [
+        *on(own), *on(user), *on(user | {"kafka": {"linger.ms": "100"}}), *on(user | {"kafka_conf": "client.conf"}),
+        *on(user | {"security": {"protocol": "SASL_SSL", "mechanism": "PLAIN", "weaknesses": []}}),
+        *on(own, {"ONCEBENCH_POSTGRES": "host=db"}),
+    ]  # fmt: skip
+    assert [line.split(": exactly")[0] for line in paired.cost_lines(made)] == [
+        "kafka", "kafka, kafka prod:9092", "kafka, kafka prod:9092 linger.ms=100",
+        "kafka, kafka prod:9092 kafka_conf=client.conf", "kafka, kafka prod:9092 SASL_SSL PLAIN",
+        "kafka, servers of the user: ONCEBENCH_POSTGRES",
+    ]  # fmt: skip
+    assert [row[3].split(", ", 1)[1:] for row in tables.rows([*on(own), *on(user)])] == [[], ["kafka prod:9092"]] * 2
+
+
+def test_a_port_of_this_machine_does_not_divide_a_setting() -> None:
+    for own in (True, False):
+        ports = [on({"own": own, "bootstrap_servers": f"localhost:{port}"}) for port in (4711, 4712)]
+        assert len(paired.settings([*ports[0], *ports[1]])) == 1
+    assert (
+        paired.settings(on(None)).keys()
+        == paired.settings(on({"own": True})).keys()
+        == paired.settings(rounds(8.0)).keys()
+    )
+
+
 def test_a_negative_figure_has_no_ratio() -> None:
     made = rounds(8.0, 8.0, 8.0, 8.0, 8.0)
     made[2] = made[2] | {"batches": {"trigger_ms": -0.05}}

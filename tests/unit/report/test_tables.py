@@ -48,6 +48,14 @@ def test_a_kept_cell_has_its_figures() -> None:
     assert (row["verdict"], row["events/s"], row["p99 ms"], row["recovery s"]) == ("kept", "1,000", "7", "-")
 
 
+def test_runs_of_several_versions_have_a_note() -> None:
+    made = [report(environment={"commit": commit}) for commit in ("aaaa", "bbbb-dirty", "aaaa")]
+    note = "Runs of 2 versions of oncebench, by commit: aaaa, bbbb-dirty"
+    assert tables.markdown(made).endswith(f"\n\n{note}.\n")
+    assert tables.markdown([*made, report()]).endswith(f"\n\n{note}, and some that no report names.\n")
+    assert "version" not in tables.markdown([made[0], made[2]])
+
+
 def test_a_repeated_report_counts_once(tmp_path: Path) -> None:
     made = sample_reports.cell_of("kafka", "at-least-once", "acknowledged")
     text = json.dumps(made | {"rows": made["rows"] | {"duplicated": 20}}) + "\n"
