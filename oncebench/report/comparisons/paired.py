@@ -21,7 +21,7 @@ import numpy as np
 import scipy  # its stats load at the first use: 0.4 s that most commands do not need
 
 from oncebench.report.configuration import Variant, variant_of
-from oncebench.report.measures.metrics import BY_NAME, Metric, field, figure
+from oncebench.report.measures.metrics import BY_NAME, Metric, field, figure, flat_out
 from oncebench.report.schema import Report
 
 # Enough for two digits of a percentile. Drawn from a fixed seed, so that the same reports give the same text.
@@ -40,7 +40,9 @@ _NEWER: Mapping[str, int | str | None] = {
     "brokers": 1, "workers": 0, "checkpoint": "", "replication": None, "generators": 1, "observers": 1,
     "workload": "sessions", "records": "", "records_key": "", "passes": 1, "skew": 0,
 }  # fmt: skip
-_SAME_RULES_SINCE = 3  # the schema of reports since which batches, checkpoint and prices follow the present rules
+# The schemas of reports since which batches, checkpoint and prices follow the present rules. Schema 4 changed them only
+# for a flat-out load.
+_SAME_RULES_SINCE, _SAME_RULES_FLAT_OUT = 3, 4
 MACHINE = "machine"
 _LOCAL_PORT = re.compile(r"\b(localhost|127(?:\.\d+){3}):\d+")
 # This field follows from the rate and from the swept field.
@@ -94,7 +96,7 @@ class Setting:
         for name, usual in _NEWER.items():
             if name in config and config[name] == usual:
                 del config[name]  # as in an older report
-        if report.get("schema", 1) < _SAME_RULES_SINCE:
+        if report.get("schema", 1) < (_SAME_RULES_FLAT_OUT if flat_out(report) else _SAME_RULES_SINCE):
             config["schema"] = report.get("schema", 1)
         if (machine := machine_of(report)) is not None:
             config[MACHINE] = machine

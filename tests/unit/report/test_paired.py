@@ -113,6 +113,16 @@ def test_reports_with_older_rules_are_compared_separately() -> None:
     assert [line.split(": ")[0] for line in paired.cost_lines(both)] == ["kafka, schema 2", "kafka"]
 
 
+@pytest.mark.parametrize(("rate", "names"), [("max", ["kafka, schema 3", "kafka"]), (1000.0, ["kafka"])])
+def test_schema_4_has_other_rules_for_a_flat_out_load_only(rate: object, names: list[str]) -> None:
+    made = [
+        each | {"schema": schema, "series": f"{schema}", "config": {"rate": rate}}
+        for schema in (3, 4)
+        for each in rounds(8.0)
+    ]
+    assert [line.split(": ")[0] for line in paired.cost_lines(made)] == names
+
+
 def test_only_a_flat_out_load_has_a_time_per_event() -> None:
     flat_out = [{**each, "config": {"rate": "max"}} for each in rounds(8.0)]
     (line,) = paired.cost_lines(flat_out)
