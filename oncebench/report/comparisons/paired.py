@@ -247,42 +247,62 @@ def variants_in(rounds: Rounds) -> set[Variant]:
     return {variant for runs in rounds.values() for variant in runs}
 
 
+def most_rounds(reports: Sequence[Report]) -> tuple[int, int]:
+    """The largest number of rounds in a comparison with at-least-once: of costs, and of recoveries."""
+    of_costs = (len(extra.rounds) for *_, extra in _differences(settings(reports), "batch_ms"))
+    of_recoveries = (len(later.rounds) for *_, later in _differences(settings(reports, faulted=True), "recovery_s"))
+    return max(of_costs, default=0), max(of_recoveries, default=0)
+
+
 def cost_lines(reports: Sequence[Report]) -> list[str]:
-    """A line per variant that took turns with at-least-once; empty when nothing can be compared."""
+    """A line per variant that took turns with at-least-once; empty when nothing can be compared.
+
+    A single round shows no difference, so it has no line.
+    """
     lines = []
     found = settings(reports)
     several = differing(found)
-    for setting, rounds in found.items():
-        where = ", ".join(filter(None, (setting.sink, fields_text(setting, several))))
-        for variant in _compared(rounds):
-            extra = difference(rounds, BY_NAME["batch_ms"], variant)
-            if extra is None:
-                continue
+    for setting, rounds, variant, extra in _differences(found, "batch_ms"):
+        if len(extra.rounds) > 1:
+            where = ", ".join(filter(None, (setting.sink, fields_text(setting, several))))
             time, price = (ratio(rounds, BY_NAME[name], variant) for name in ("s_per_million", "cpu_s"))
             more, label = (price, "processor time of an event") if time is None else (time, "time per event")
             lines.append(
                 f"{where}: {_versus_baseline(variant)}, {rounds_text(extra)}: "
                 f"{extra.median:+.1f} ms a batch{_interval(extra, '+.1f', extra)}"
-                + ("" if more is None else f", {label} x {more.median:.3f}{_interval(more, '.3f', extra)}")
+                + (
+                    ""
+                    if more is None or len(more.rounds) == 1
+                    else f", {label} x {more.median:.3f}{_interval(more, '.3f', extra)}"
+                )
             )
     return lines
 
 
 def recovery_lines(reports: Sequence[Report]) -> list[str]:
-    """A line per variant that had the same faults in the same rounds as at-least-once."""
+    """A line per variant that had the same faults in the same rounds as at-least-once.
+
+    A single round shows no difference, so it has no line.
+    """
     lines = []
     found = settings(reports, faulted=True)
     several = [name for name in differing(found) if name != "faults"]
-    for setting, rounds in found.items():
-        faults = ", ".join(filter(None, [*setting.config.get("faults", ()), fields_text(setting, several)]))
-        for variant in _compared(rounds):
-            later = difference(rounds, BY_NAME["recovery_s"], variant)
-            if later is not None:
-                lines.append(
-                    f"{setting.sink}, {faults}: {_versus_baseline(variant)}, {rounds_text(later)}: "
-                    f"{later.median:+.1f} s until new rows are seen{_interval(later, '+.1f', later)}"
-                )
+    for setting, _, variant, later in _differences(found, "recovery_s"):
+        if len(later.rounds) > 1:
+            faults = ", ".join(filter(None, [*setting.config.get("faults", ()), fields_text(setting, several)]))
+            lines.append(
+                f"{setting.sink}, {faults}: {_versus_baseline(variant)}, {rounds_text(later)}: "
+                f"{later.median:+.1f} s until new rows are seen{_interval(later, '+.1f', later)}"
+            )
     return lines
+
+
+def _differences(found: Mapping[Setting, Rounds], metric: str) -> Iterator[tuple[Setting, Rounds, Variant, Difference]]:
+    """Each variant that ran together with the baseline, and how much more of the metric it had."""
+    for setting, rounds in found.items():
+        for variant in _compared(rounds):
+            if (more := difference(rounds, BY_NAME[metric], variant)) is not None:
+                yield setting, rounds, variant, more
 
 
 def _interval(found: Difference, form: str, named: Difference) -> str:
