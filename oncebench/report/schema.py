@@ -101,7 +101,7 @@ _Config = TypedDict(
         "faults": NotRequired[list[str]],
         "trigger_ms": NotRequired[Count],
         "rate": NotRequired[Rate],
-        "warmup_s": NotRequired[Count],
+        "warmup_s": NotRequired[float],
         "generators": NotRequired[Count],
         "observers": NotRequired[Count],
         "workload": NotRequired[str],

@@ -9,7 +9,6 @@ from collections.abc import Collection
 
 from oncebench.faults.server import KAFKA
 from oncebench.scenario.cell import Cell
-from oncebench.servers.sink_servers import service
 from oncebench.sinks.registry import suite_sinks
 from pipeline.spark.cluster.masters import answers, driver_address, is_loopback
 
@@ -36,6 +35,8 @@ def why_not_on_cluster(cell: Cell, ours: Collection[str] | None = None) -> str |
         return f"no Spark master answers at {cell.master}. Start it, or correct the address"
     needed = sorted({KAFKA, *sink.traits.services} & set(ours if ours is not None else (KAFKA, *sink.traits.services)))
     if needed and not is_loopback(address):
+        from oncebench.servers.sink_servers import service  # noqa: PLC0415  needs the extra `lab`
+
         named_by = ", ".join(_OWN_KAFKA if name == KAFKA else service(name).named_by for name in needed)
         return (
             f"the executors of {cell.master} cannot reach the {' and the '.join(needed)} of this run, which listen on "

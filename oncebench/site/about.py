@@ -7,20 +7,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from oncebench.audit.verdict import FORBIDDEN, RULES
 from oncebench.delivery.contract import GUARANTEES
 from oncebench.report.comparisons.paired import Setting
 from oncebench.report.configuration import configuration_of
-from oncebench.report.outcome import is_healthy, only_tried, outcome_of
+from oncebench.report.outcome import CHARGED, is_healthy, only_tried, outcome_of
 from oncebench.report.schema import Report
-from oncebench.site.faults.matrix import HEALTHY, Entry, Matrix, worst
+from oncebench.site.faults.matrix import HEALTHY, Matrix, worst
 
 GB = 1e9
 NEVER = str(2**63 - 1)  # Kafka's value for a flush interval that never elapses
-# Anomalies that are counted in rows, and the field of a cell that holds the count.
-_COUNTED = {"LOSS": "lost", "DUP": "duplicated"}
 
 
 def as_json(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Any, str]) -> dict[str, Any]:
@@ -29,7 +27,7 @@ def as_json(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Any, 
     rounds = sorted({len(here) for here in _repeats(healthy).values()})
     probes = [report for report in reports if only_tried(report)]
     return {
-        "promises": list(_promises(matrix, on_purpose)),
+        "promises": list(_promises(reports, matrix, on_purpose)),
         "machines": [f"{machine} ({runs:,} runs)" for machine, runs in Counter(map(_machine, reports)).most_common()],
         "versions": _versions(reports),
         "durability": _durability(reports),
@@ -43,8 +41,8 @@ def as_json(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Any, 
     }
 
 
-def _promises(matrix: Matrix, on_purpose: Mapping[Any, str]) -> Iterator[str]:
-    """For each guarantee: in how many cells with a fault it was kept, and the rows there."""
+def _promises(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Any, str]) -> Iterator[str]:
+    """For each guarantee: in how many cells with a fault it was kept, and all rows of their runs."""
     for guarantee in reversed(GUARANTEES):
         cells = {
             place: entries
@@ -59,17 +57,25 @@ def _promises(matrix: Matrix, on_purpose: Mapping[Any, str]) -> Iterator[str]:
             for outcome in ("broken", "unknown", "vacuous", "limit")
             if outcomes[outcome]
         )
-        counts = [
-            f"Rows {name}: {sum(_rows(cells.values(), name)):,}{'' if _forbidden(code, guarantee) else ' (allowed)'}."
-            for code, name in _COUNTED.items()
-        ]
+        runs = [reports[number] for number in sorted({entry.run for entries in cells.values() for entry in entries})]
+        counts = [f"Rows {name}: {_rows(runs, name, _forbidden(code, guarantee))}." for code, name in CHARGED.items()]
         kept = f"{guarantee.capitalize()} was kept in {outcomes['kept']:,} of {len(cells):,} cells with a fault"
         yield " ".join([f"{kept}{f' ({others})' if others else ''}.", *counts])
 
 
-def _rows(cells: Iterable[Sequence[Entry]], name: str) -> Iterator[int]:
-    """The rows lost, or duplicated, of every entry of some cells."""
-    return (getattr(entry.cell, name) for entries in cells for entry in entries)
+def _rows(runs: Iterable[Report], name: Literal["lost", "duplicated"], forbidden: bool) -> str:
+    """The rows that runs lost or duplicated, and how many of them in batches without a fault, after which faults."""
+    total, outside = 0, 0
+    actions: set[str] = set()
+    for report in runs:
+        total += report["rows"][name] or 0
+        if uncharged := report.get("uncharged", {}).get(name):
+            outside += uncharged
+            actions |= {fault["fault"].split("@")[0].partition(":")[2] for fault in report["faults"]}
+    notes = [] if forbidden else ["allowed"]
+    if outside:
+        notes.append(f"{outside:,} of these in batches without a fault, in runs with {', '.join(sorted(actions))}")
+    return f"{total:,} ({'; '.join(notes)})" if notes else f"{total:,}"
 
 
 def _forbidden(code: str, guarantee: str) -> bool:

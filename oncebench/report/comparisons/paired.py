@@ -11,6 +11,7 @@ a pair of runs whose loads differ.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -20,7 +21,7 @@ import numpy as np
 import scipy  # its stats load at the first use: 0.4 s that most commands do not need
 
 from oncebench.report.configuration import Variant, variant_of
-from oncebench.report.measures.metrics import BY_NAME, Metric, field, figure
+from oncebench.report.measures.metrics import BY_NAME, Metric, field, figure, flat_out
 from oncebench.report.schema import Report
 
 # Enough for two digits of a percentile. Drawn from a fixed seed, so that the same reports give the same text.
@@ -39,8 +40,11 @@ _NEWER: Mapping[str, int | str | None] = {
     "brokers": 1, "workers": 0, "checkpoint": "", "replication": None, "generators": 1, "observers": 1,
     "workload": "sessions", "records": "", "records_key": "", "passes": 1, "skew": 0,
 }  # fmt: skip
-_SAME_RULES_SINCE = 3  # the schema of reports since which batches, checkpoint and prices follow the present rules
+# The schemas of reports since which batches, checkpoint and prices follow the present rules. Schema 4 changed them only
+# for a flat-out load.
+_SAME_RULES_SINCE, _SAME_RULES_FLAT_OUT = 3, 4
 MACHINE = "machine"
+_LOCAL_PORT = re.compile(r"\b(localhost|127(?:\.\d+){3}):\d+")
 # This field follows from the rate and from the swept field.
 _FOLLOWING = frozenset({"sessions"})
 _EVENTS = field("events", "in_topic")
@@ -75,7 +79,7 @@ class Difference:
 class Setting:
     """The common part of the runs of a comparison.
 
-    It consists of the sink, the machine, and the configuration without guarantee, variant and seed.
+    It consists of the sink, the machine, the user's servers, and the configuration without guarantee, variant and seed.
     """
 
     sink: str
@@ -92,10 +96,11 @@ class Setting:
         for name, usual in _NEWER.items():
             if name in config and config[name] == usual:
                 del config[name]  # as in an older report
-        if report.get("schema", 1) < _SAME_RULES_SINCE:
+        if report.get("schema", 1) < (_SAME_RULES_FLAT_OUT if flat_out(report) else _SAME_RULES_SINCE):
             config["schema"] = report.get("schema", 1)
         if (machine := machine_of(report)) is not None:
             config[MACHINE] = machine
+        config |= servers_of(report)
         return Setting(report["cell"]["sink"], json.dumps(config, sort_keys=True))
 
     @property
@@ -112,6 +117,23 @@ def machine_of(report: Report) -> str | None:
     """
     machine = report.get("environment", {})
     return f"{machine['cpu']}, {machine['cores']} cores" if machine.get("cpu") and machine.get("cores") else None
+
+
+def servers_of(report: Report) -> dict[str, str]:
+    """The user's servers, and the options of Kafka's clients; empty if all servers were the run's own.
+
+    A port of this machine is left out, because it may differ from run to run.
+    """
+    facts = report.get("environment", {})
+    kafka = facts.get("kafka") or {}
+    place = "own" if kafka.get("own", True) else _LOCAL_PORT.sub(r"\1", kafka.get("bootstrap_servers") or "the user's")
+    security = kafka.get("security") or {}
+    secured = [security[name] for name in ("protocol", "mechanism") if name in security]
+    conf = [f"kafka_conf={kafka['kafka_conf']}"] if "kafka_conf" in kafka else []
+    parts = [place, *secured, *conf, *(f"{name}={value}" for name, value in sorted((kafka.get("kafka") or {}).items()))]
+    found = {"kafka": " ".join(parts)} if parts != ["own"] else {}
+    theirs = ", ".join(sorted(facts.get("theirs") or {}))
+    return found | ({"servers": f"of the user: {theirs}"} if theirs else {})
 
 
 # (series, how many runs of this variant in the series had the seed before, seed). Reports without a series are
@@ -225,42 +247,62 @@ def variants_in(rounds: Rounds) -> set[Variant]:
     return {variant for runs in rounds.values() for variant in runs}
 
 
+def most_rounds(reports: Sequence[Report]) -> tuple[int, int]:
+    """The largest number of rounds in a comparison with at-least-once: of costs, and of recoveries."""
+    of_costs = (len(extra.rounds) for *_, extra in _differences(settings(reports), "batch_ms"))
+    of_recoveries = (len(later.rounds) for *_, later in _differences(settings(reports, faulted=True), "recovery_s"))
+    return max(of_costs, default=0), max(of_recoveries, default=0)
+
+
 def cost_lines(reports: Sequence[Report]) -> list[str]:
-    """A line per variant that took turns with at-least-once; empty when nothing can be compared."""
+    """A line per variant that took turns with at-least-once; empty when nothing can be compared.
+
+    A single round shows no difference, so it has no line.
+    """
     lines = []
     found = settings(reports)
     several = differing(found)
-    for setting, rounds in found.items():
-        where = ", ".join(filter(None, (setting.sink, fields_text(setting, several))))
-        for variant in _compared(rounds):
-            extra = difference(rounds, BY_NAME["batch_ms"], variant)
-            if extra is None:
-                continue
+    for setting, rounds, variant, extra in _differences(found, "batch_ms"):
+        if len(extra.rounds) > 1:
+            where = ", ".join(filter(None, (setting.sink, fields_text(setting, several))))
             time, price = (ratio(rounds, BY_NAME[name], variant) for name in ("s_per_million", "cpu_s"))
             more, label = (price, "processor time of an event") if time is None else (time, "time per event")
             lines.append(
                 f"{where}: {_versus_baseline(variant)}, {rounds_text(extra)}: "
                 f"{extra.median:+.1f} ms a batch{_interval(extra, '+.1f', extra)}"
-                + ("" if more is None else f", {label} x {more.median:.3f}{_interval(more, '.3f', extra)}")
+                + (
+                    ""
+                    if more is None or len(more.rounds) == 1
+                    else f", {label} x {more.median:.3f}{_interval(more, '.3f', extra)}"
+                )
             )
     return lines
 
 
 def recovery_lines(reports: Sequence[Report]) -> list[str]:
-    """A line per variant that had the same faults in the same rounds as at-least-once."""
+    """A line per variant that had the same faults in the same rounds as at-least-once.
+
+    A single round shows no difference, so it has no line.
+    """
     lines = []
     found = settings(reports, faulted=True)
     several = [name for name in differing(found) if name != "faults"]
-    for setting, rounds in found.items():
-        faults = ", ".join(filter(None, [*setting.config.get("faults", ()), fields_text(setting, several)]))
-        for variant in _compared(rounds):
-            later = difference(rounds, BY_NAME["recovery_s"], variant)
-            if later is not None:
-                lines.append(
-                    f"{setting.sink}, {faults}: {_versus_baseline(variant)}, {rounds_text(later)}: "
-                    f"{later.median:+.1f} s until new rows are seen{_interval(later, '+.1f', later)}"
-                )
+    for setting, _, variant, later in _differences(found, "recovery_s"):
+        if len(later.rounds) > 1:
+            faults = ", ".join(filter(None, [*setting.config.get("faults", ()), fields_text(setting, several)]))
+            lines.append(
+                f"{setting.sink}, {faults}: {_versus_baseline(variant)}, {rounds_text(later)}: "
+                f"{later.median:+.1f} s until new rows are seen{_interval(later, '+.1f', later)}"
+            )
     return lines
+
+
+def _differences(found: Mapping[Setting, Rounds], metric: str) -> Iterator[tuple[Setting, Rounds, Variant, Difference]]:
+    """Each variant that ran together with the baseline, and how much more of the metric it had."""
+    for setting, rounds in found.items():
+        for variant in _compared(rounds):
+            if (more := difference(rounds, BY_NAME[metric], variant)) is not None:
+                yield setting, rounds, variant, more
 
 
 def _interval(found: Difference, form: str, named: Difference) -> str:

@@ -92,7 +92,7 @@ def ratio_text(found: Difference) -> str:
 def _cell(rounds: Rounds, metric: Metric, variant: Variant, run: int) -> str:
     if variant != BASELINE and BASELINE in variants_in(rounds):
         found = ratio(rounds, metric, variant)
-        if found is not None:
+        if found is not None and len(found.rounds) > 1:  # a single round shows no ratio
             fewer = f", {rounds_text(found)}" if found.has_interval and len(found.rounds) < run else ""
             return ratio_text(found) + fewer
     values = [

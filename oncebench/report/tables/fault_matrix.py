@@ -145,10 +145,14 @@ def _of_run(report: Report) -> Iterable[MatrixCell]:
         yield MatrixCell(row, "?", Verdict.VACUOUS, details, 0, 0, report["seed"], report["reproduce"])
     if cell["random_kills"]:
         yield _of_random_kills(report, row, cell["random_kills"])
-    for faults in paired(chosen, lambda fault: "@" not in fault["fault"]):
+    together = list(paired(chosen, lambda fault: "@" not in fault["fault"]))
+    alone = len(together) == 1 and missing <= 0 and not cell["random_kills"]
+    outside = report.get("uncharged", {}) if alone else {}
+    for faults in together:
         outcome, details = min((fault_outcome(report, fault) for fault in faults), key=lambda one: ORDER.index(one[0]))
         texts = [str(fault["fault"]).split("@", maxsplit=1)[0] for fault in faults]
-        lost, duplicated = lost_by(faults), duplicated_by(faults)
+        lost = lost_by(faults) + (outside.get("lost") or 0)
+        duplicated = duplicated_by(faults) + (outside.get("duplicated") or 0)
         yield MatrixCell(
             row, named(texts), outcome, details, lost, duplicated, report["seed"], _only_these(command, texts)
         )

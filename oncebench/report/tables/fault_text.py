@@ -38,6 +38,6 @@ def _tables(reports: Sequence[Report], found: Sequence[fault_matrix.MatrixCell])
         if table := random_kills.markdown(of_setting):
             yield f"where the random kills landed{setting.text}:\n\n{table}"
         if table := recovery_table.overall(of_setting):
-            yield f"recovery from all faults{setting.text}:\n\n{table}" if setting.text else table
+            yield f"recovery from all faults{setting.text}:\n\n{table}"
     if lines := [*replication_lines(reports)]:
         yield "\n".join(lines) + "\n"

@@ -1,7 +1,7 @@
 """Writes the notes below a table.
 
-They explain why a latency is missing, which latencies include a backlog or an outage, the replication, and how many
-generators and observers there were.
+They explain why a latency is missing, which latencies include a backlog or an outage, the replication, how many
+generators and observers there were, and that several versions of oncebench made the runs.
 
 Promise: pure functions of the reports in the table. A note appears only where it applies.
 """
@@ -51,7 +51,7 @@ def notes(reports: Sequence[Report], headings: Iterable[str], behind: bool, outa
         outage: whether the table marks a latency with OUTAGE_MARK.
     """
     lines = [*_missing(reports, headings), *(_behind() if behind else ()), *(_outage() if outage else ())]
-    lines += [*replication_lines(reports), *process_lines(reports)]
+    lines += [*replication_lines(reports), *process_lines(reports), *_versions(reports)]
     return "\n" + "\n".join(lines) + "\n" if lines else ""
 
 
@@ -61,6 +61,14 @@ def _behind() -> Iterator[str]:
 
 def _outage() -> Iterator[str]:
     yield f"{OUTAGE_MARK}: the latency {OUTAGE}. Compare guarantees by the rows without a fault."
+
+
+def _versions(reports: Iterable[Report]) -> Iterator[str]:
+    commits = [report.get("environment", {}).get("commit") for report in reports]
+    known = dict.fromkeys(filter(None, commits))
+    if len(known) > 1:
+        unknown = ", and some that no report names" if None in commits else ""
+        yield f"Runs of {len(known)} versions of oncebench, by commit: {', '.join(known)}{unknown}."
 
 
 def _missing(reports: Sequence[Report], headings: Iterable[str]) -> Iterator[str]:

@@ -2,13 +2,14 @@
 
 Promise: a pure function of reports. A figure is a median, a maximum or a percentile of the `recovery` of faults. It
 is `-` where no fault has that mark. A percentile is a value that was really measured (nearest rank). A fault and the
-faults in its replay are one outage, counted from the first of them. Only runs whose verdict is `kept` count: a wrong
-answer must not look fast.
+faults in its replay are one outage, counted from the first of them. Runs of different machines never share a table.
+Only runs whose verdict is `kept` and that have a speed (`metrics.why_no_speed`) count: a wrong answer must not look
+fast.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -16,7 +17,9 @@ import numpy as np
 
 from oncebench.audit.python.latency import Distribution
 from oncebench.audit.verdict import Verdict
+from oncebench.report.comparisons.paired import machine_of
 from oncebench.report.configuration import Configuration, configuration_of, place_of
+from oncebench.report.measures.metrics import has_speed
 from oncebench.report.measures.recovery import Recovery, merged
 from oncebench.report.schema import Fault, Report
 from oncebench.report.tables.grid import grid
@@ -50,15 +53,17 @@ MARKS = (
 MORE = (_Mark("caught_up", "caught up s"),)
 HEADINGS = ("sink", "guarantee", "variant", "fault", "n", *(mark.heading for mark in MARKS))
 OVERALL = ("recovery from all faults", "n", "p50", "p95")
+Rows = list[tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class _Outage:
     """A fault, or the two faults of a pair, in one run.
 
-    `action`: what the faults did, without their points.
+    `action`: what the faults did, without their points. `machine`: empty for an older report without it.
     """
 
+    machine: str
     row: Configuration
     faults: str
     action: str
@@ -66,53 +71,65 @@ class _Outage:
 
 
 def markdown(reports: Iterable[Report], family: str) -> str:
-    """A Markdown table of a family: median / maximum by configuration and fault.
+    """A Markdown table of a family for each machine: median / maximum by configuration and fault.
 
     Empty without faults of the family.
     """
-    rows = table(reports, family)
-    return grid([HEADINGS, *rows]) if rows else ""
+    return _named(HEADINGS, tables(reports, family))
 
 
-def table(reports: Iterable[Report], family: str) -> list[tuple[str, ...]]:
-    """The rows of that table, below HEADINGS."""
+def tables(reports: Iterable[Report], family: str) -> dict[str, Rows]:
+    """The rows of those tables below HEADINGS, by machine."""
     columns = columns_of(family)
-    groups: dict[tuple[Configuration, str], list[_Outage]] = {}
+    groups: dict[tuple[str, Configuration, str], list[_Outage]] = {}
     for outage in outages_of(reports):
         if outage.faults in columns:
-            groups.setdefault((outage.row, outage.action), []).append(outage)
-    return [
-        (*row, action, str(len(groups[row, action])), *(_both(mark, groups[row, action]) for mark in MARKS))
-        for row, action in sorted(groups, key=lambda key: place_of(key[0]))
-    ]
+            groups.setdefault((outage.machine, outage.row, outage.action), []).append(outage)
+    found: dict[str, Rows] = {}
+    for machine, row, action in sorted(groups, key=lambda key: place_of(key[1])):
+        outages = groups[machine, row, action]
+        marks = (_both(mark, outages) for mark in MARKS)
+        found.setdefault(machine, []).append((*row, action, str(len(outages)), *marks))
+    return dict(sorted(found.items()))
 
 
 def overall(reports: Iterable[Report]) -> str:
-    """p50 and p95 of each mark over all faults, with the number of faults that have it."""
-    rows = overall_table(reports)
-    return grid([OVERALL, *rows]) if rows else ""
+    """p50 and p95 of each mark over all faults of a machine, with the number of faults that have it."""
+    return _named(OVERALL, overall_tables(reports))
 
 
-def overall_table(reports: Iterable[Report]) -> list[tuple[str, ...]]:
-    """The rows of that table, below OVERALL."""
-    outages = list(outages_of(reports))
-    if not outages:
-        return []
-    rows: list[tuple[str, ...]] = []
-    for mark in (*MARKS, *MORE):
-        values = mark.of(outages)
-        found = Distribution.of(np.array(values))
-        percentiles = ("-" if value is None else mark.form.format(value) for value in (found.p50, found.p95))
-        rows.append((mark.heading, str(len(values)), *percentiles))
-    return rows
+def overall_tables(reports: Iterable[Report]) -> dict[str, Rows]:
+    """The rows of those tables below OVERALL, by machine."""
+    groups: dict[str, list[_Outage]] = {}
+    for outage in outages_of(reports):
+        groups.setdefault(outage.machine, []).append(outage)
+    return {machine: [_quantiles(mark, groups[machine]) for mark in (*MARKS, *MORE)] for machine in sorted(groups)}
+
+
+def _named(headings: Sequence[str], found: Mapping[str, Rows]) -> str:
+    """The tables, each below the name of its machine."""
+    return "\n".join(
+        f"{machine}:\n\n{grid([headings, *rows])}" if machine else grid([headings, *rows])
+        for machine, rows in found.items()
+    )
+
+
+def _quantiles(mark: _Mark, outages: Sequence[_Outage]) -> tuple[str, ...]:
+    values = mark.of(outages)
+    found = Distribution.of(np.array(values))
+    percentiles = ("-" if value is None else mark.form.format(value) for value in (found.p50, found.p95))
+    return (mark.heading, str(len(values)), *percentiles)
 
 
 def outages_of(reports: Iterable[Report]) -> Iterator[_Outage]:
-    """Every outage of the kept runs whose reports have recoveries."""
+    """Every outage of the kept runs that have a speed and whose reports have recoveries."""
     for report in reports:
+        if report["verdict"] != Verdict.KEPT or not has_speed(report):
+            continue
         for faults in paired(report["faults"], _in_replay):
-            if report["verdict"] == Verdict.KEPT and all(fault.get("recovery") is not None for fault in faults):
-                yield _Outage(configuration_of(report), *_names(faults), _recovery(faults))
+            if all(fault.get("recovery") is not None for fault in faults):
+                machine = machine_of(report) or ""
+                yield _Outage(machine, configuration_of(report), *_names(faults), _recovery(faults))
 
 
 def _in_replay(fault: Fault) -> bool:

@@ -3,7 +3,8 @@
 Promise: each figure is a field of one report, or the median of that field over the reports of the same cell.
 A cell whose verdict is not `kept` has counts and no speed: a wrong answer must not look fast. A run without a
 meaningful speed (`metrics.why_no_speed`) adds no figure. Runs with other settings or other faults have rows of their
-own. Rows are sorted by guarantee, variant and faults, numbers by size.
+own. `runs` counts all runs of a row, also those without a speed. Rows are sorted by guarantee, variant and faults,
+numbers by size.
 Markdown has thousands separators, `-` where there is no figure, and a mark on latencies that include an outage. CSV has
 plain numbers and empty fields.
 """
@@ -59,7 +60,7 @@ COLUMNS = (
     Column("CPU s/M events", BY_NAME["cpu_s"].of, "{:,.0f}"),
     Column("recovery s", BY_NAME["recovery_s"].of, "{:,.1f}"),
 )
-HEADINGS = ("sink", "guarantee", "variant", "faults", "verdict", *(column.heading for column in COLUMNS))
+HEADINGS = ("sink", "guarantee", "variant", "faults", "verdict", "runs", *(column.heading for column in COLUMNS))
 KEY_COLUMNS = 5
 _FAULTS = "faults"
 
@@ -71,7 +72,8 @@ def rows(reports: Sequence[Report], plain: bool = False) -> list[tuple[str, ...]
     """
     groups = _groups(reports)
     return [
-        (*key, _verdict_cell(groups[key]), *_figures(groups[key], plain)) for key in sorted(groups, key=_order)
+        (*key, _verdict_cell(groups[key]), str(len(groups[key])), *_figures(groups[key], plain))
+        for key in sorted(groups, key=_order)
     ]  # fmt: skip
 
 

@@ -1,7 +1,8 @@
 """Recovery and random kills as data: the rows of the tables in `report`, each with its runs.
 
 Promise: every count comes from `recovery_table` and `random_kills`. A mark that no fault has is left out.
-Runs with another setting (`Setting`) are left out too.
+Runs with another setting (`Setting`) are left out too. `rows` and the rows
+of `overall` are lists of rows for each of `machines`.
 """
 
 from __future__ import annotations
@@ -18,18 +19,21 @@ from oncebench.scenario.matrix.families import columns as columns_of
 
 
 def as_json(reports: Sequence[Report], configurations: Sequence[Configuration]) -> dict[str, Any]:
-    """Recovery by configuration, family and fault, over all faults, and random kills by point."""
+    """Recovery by machine, configuration, family and fault, over all faults, and random kills by point."""
     used = [
         (number, report) for number, report in enumerate(reports)
         if not report.get("interrupted") and setting_of(report) == USUAL
     ]  # fmt: skip
     complete = [report for _, report in used]
+    overall = recovery_table.overall_tables(complete)
+    machines = list(overall)
     return {
+        "machines": machines,
         "headings": list(recovery_table.HEADINGS[4:]),
-        "rows": list(_recovery(used, configurations)),
+        "rows": [list(_recovery(used, configurations, machine)) for machine in machines],
         "overall": {
             "headings": list(recovery_table.OVERALL),
-            "rows": [list(row) for row in recovery_table.overall_table(complete) if row[1] != "0"],
+            "rows": [[list(row) for row in rows if row[1] != "0"] for rows in overall.values()],
         },
         "random_kills": {
             "headings": list(random_kills.HEADINGS[3:]),
@@ -47,12 +51,18 @@ def as_json(reports: Sequence[Report], configurations: Sequence[Configuration]) 
     }
 
 
-def _recovery(used: Sequence[tuple[int, Report]], configurations: Sequence[Configuration]) -> Iterator[dict[str, Any]]:
+def _recovery(
+    used: Sequence[tuple[int, Report]], configurations: Sequence[Configuration], machine: str
+) -> Iterator[dict[str, Any]]:
+    """The rows of a machine."""
     complete = [report for _, report in used]
-    outages = [(number, outage) for number, report in used for outage in recovery_table.outages_of([report])]
+    outages = [
+        (number, outage) for number, report in used for outage in recovery_table.outages_of([report])
+        if outage.machine == machine
+    ]  # fmt: skip
     for family in FAMILIES:
         columns = columns_of(family)
-        for row in recovery_table.table(complete, family):
+        for row in recovery_table.tables(complete, family).get(machine, ()):
             runs = (
                 number for number, outage in outages
                 if (*outage.row, outage.action) == row[:4] and outage.faults in columns

@@ -2,46 +2,58 @@
 
 const RECOVERY = DATA.recovery;
 
+// Runs of different machines never share a table. The machine is named where there are several.
+const onMachine = (machine) =>
+  RECOVERY.machines.length > 1 ? `, on ${RECOVERY.machines[machine] || "an unknown machine"}` : "";
+
 function showRecovery() {
-  const rows = RECOVERY.rows.filter((row) => isSelected(row.configuration) && isChosen("families", row.family));
-  const families = KINDS.families.filter((family) => rows.some((row) => row.family === family));
+  const chosen = (row) => isSelected(row.configuration) && isChosen("families", row.family);
+  const byMachine = RECOVERY.rows.map((rows) => rows.filter(chosen));
+  const families = KINDS.families.filter((family) => byMachine.flat().some((row) => row.family === family));
   if (!families.length) return put("recoveries", emptyNote("No fault of your selection has a recovery."));
-  const numeric = RECOVERY.headings.map((_, at) => at + 2);
   const { headings, rows: overall } = RECOVERY.overall;
   put(
     "recoveries",
-    families.map((family, at) =>
-      el(
+    families.map((family, at) => {
+      const ofFamily = byMachine.map((rows) => rows.filter((row) => row.family === family));
+      return el(
         "details",
         { class: "numbers", open: at === 0 },
-        el(
-          "summary",
-          {},
-          `Faults of the family ${family}, ${many(rows.filter((row) => row.family === family).length, "row")}`,
-        ),
-        table(
-          `Recovery, ${family}: median / maximum`,
-          ["sink, guarantee, variant", "fault", ...RECOVERY.headings, "runs"],
-          rows
-            .filter((row) => row.family === family)
-            .map((row) => [
-              configurationHead(row.configuration),
-              row.action,
-              ...row.cells,
-              runsButton(many(row.runs.length, "run"), `${fullName(row.configuration)}, ${row.action}`, row.runs),
-            ]),
-          { sticky: 1, numeric },
-        ),
-      ),
-    ),
+        el("summary", {}, `Faults of the family ${family}, ${many(ofFamily.flat().length, "row")}`),
+        ofFamily.map((rows, machine) => (rows.length ? recoveryTable(family, machine, rows) : null)),
+      );
+    }),
     overall.length
       ? el(
           "details",
           { class: "numbers" },
           el("summary", {}, "All faults of all families together"),
-          table("All faults together: quantiles", headings, overall, { sticky: 1, numeric: [1, 2, 3] }),
+          overall.map((found, machine) =>
+            table(`All faults together${onMachine(machine)}: quantiles`, headings, found, {
+              sticky: 1,
+              numeric: [1, 2, 3],
+            }),
+          ),
         )
       : null,
+  );
+}
+
+function recoveryTable(family, machine, rows) {
+  return table(
+    `Recovery, ${family}${onMachine(machine)}: median / maximum`,
+    ["sink, guarantee, variant", "fault", ...RECOVERY.headings, "runs"],
+    rows.map((row) => [
+      configurationHead(row.configuration),
+      row.action,
+      ...row.cells,
+      runsButton(
+        many(row.runs.length, "run"),
+        `${fullName(row.configuration)}, ${row.action}${onMachine(machine)}`,
+        row.runs,
+      ),
+    ]),
+    { sticky: 1, numeric: RECOVERY.headings.map((_, at) => at + 2) },
   );
 }
 

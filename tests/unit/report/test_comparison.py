@@ -24,7 +24,23 @@ def test_ratios_and_differences_follow_the_table() -> None:
     assert reported.startswith(tables.markdown(five) + "\n")
     assert "+10.0 ms a batch (+8.0 to +12.0)" in reported
     assert reported.endswith(f"of the same sink, 95 % intervals:\n\n{cost_table.markdown(five)}")
-    assert "fewer than 5 rounds" in text(rounds(8.0))
+    assert "--repeat" not in reported
+
+
+def test_too_few_rounds_are_called_no_result() -> None:
+    few = text(rounds(8.0, 9.0))
+    assert (
+        "\nNo comparison has more than 2 rounds. Fewer than 5 have no interval and show no difference. For a result, "
+        in few
+    )
+    assert "+8.5 ms a batch" in few and "of the same sink, without intervals:" in few
+    one = text(rounds(8.0))
+    assert (
+        "\nNo comparison has more than one round, and single rounds of equal cells often differ by more than 10 %. "
+        in one
+    )
+    assert "For a result, give --repeat 5.\n\nfigures of single rounds:\n\n| sink " in one
+    assert "versus" not in one and "1.08x" not in one and "ratios to" not in one
 
 
 def test_a_single_cell_is_only_a_table() -> None:
@@ -45,7 +61,7 @@ def test_the_table_command_prints_the_whole_comparison(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["table", str(file)])
     assert done.exit_code == 0, done.output
     assert done.stdout == text(pair)
-    assert "as ratios to at-least-once acknowledged of the same sink" in done.stdout
+    assert "figures of single rounds:" in done.stdout
 
 
 def killed(way: dict[str, Any], *faults: str, seed: int = 1) -> dict[str, Any]:
@@ -60,7 +76,9 @@ def test_kills_of_one_kind_have_a_table_and_mixtures_have_none() -> None:
     pair = [killed(BASE, *kills), killed(report()["cell"], *kills)]
     reported = text(pair)
     assert f"rows that each fault lost or duplicated:\n\n{tables.fault_markdown(pair)}" in reported
-    assert reported.endswith("1 round: +0.0 s until new rows are seen\n")
+    assert reported.endswith("differences and ratios are left out. For a result, give --repeat 5.\n")
+    twice = text([*pair, killed(BASE, *kills, seed=2), killed(report()["cell"], *kills, seed=2)])
+    assert twice.endswith("2 rounds: +0.0 s until new rows are seen\n")
     mixed = [killed(report()["cell"], "mid-write:kill", "after-commit:stop:5")]
     assert "rows that each fault" not in text(mixed)
 

@@ -106,17 +106,27 @@ def test_runs_under_other_settings_are_not_compared() -> None:
 
 
 def test_reports_with_older_rules_are_compared_separately() -> None:
-    older, newer = rounds(8.0), rounds(10.0)
+    older, newer = rounds(8.0, 8.0), rounds(10.0, 10.0)
     found = paired.settings([{**each, "schema": 2} for each in older] + [{**each, "schema": 3} for each in newer])
-    assert [paired.difference(of, BATCH, OF).rounds for of in found.values()] == [(8.0,), (10.0,)]
+    assert [paired.difference(of, BATCH, OF).rounds for of in found.values()] == [(8.0, 8.0), (10.0, 10.0)]
     both = [{**each, "schema": 2} for each in older] + [{**each, "schema": 3} for each in newer]
     assert [line.split(": ")[0] for line in paired.cost_lines(both)] == ["kafka, schema 2", "kafka"]
 
 
+@pytest.mark.parametrize(("rate", "names"), [("max", ["kafka, schema 3", "kafka"]), (1000.0, ["kafka"])])
+def test_schema_4_has_other_rules_for_a_flat_out_load_only(rate: object, names: list[str]) -> None:
+    made = [
+        each | {"schema": schema, "series": f"{schema}", "config": {"rate": rate}}
+        for schema in (3, 4)
+        for each in rounds(8.0, 8.0)
+    ]
+    assert [line.split(": ")[0] for line in paired.cost_lines(made)] == names
+
+
 def test_only_a_flat_out_load_has_a_time_per_event() -> None:
-    flat_out = [{**each, "config": {"rate": "max"}} for each in rounds(8.0)]
+    flat_out = [{**each, "config": {"rate": "max"}} for each in rounds(8.0, 8.0)]
     (line,) = paired.cost_lines(flat_out)
-    assert line.endswith(", 1 round: +8.0 ms a batch, time per event x 1.000")
+    assert line.endswith(", 2 rounds: +8.0 ms a batch, time per event x 1.000")
     assert "s/M events" in cost_table.markdown(flat_out)
     assert "s/M events" not in cost_table.markdown(rounds(8.0))  # it would be the load's own duration
 
@@ -134,7 +144,7 @@ def test_each_setting_is_named_by_the_fields_that_differ() -> None:
     made = [
         each | {"config": {"guarantee": "x", "seed": 1, "trigger_ms": trigger, "rate": 500.0}}
         for trigger in (0, 1000)
-        for each in rounds(8.0)
+        for each in rounds(8.0, 8.0)
     ]
     reported = [line.split(": ")[0] for line in paired.cost_lines(made)]
     assert reported == ["kafka, trigger 0 ms", "kafka, trigger 1,000 ms"]
@@ -148,6 +158,36 @@ def test_different_machines_are_different_settings() -> None:
         "kafka, machine AMD EPYC, 2 cores", "kafka, machine AMD EPYC, 64 cores"
     ]  # fmt: skip
     assert len(paired.settings(rounds(8.0))) == 1  # reports without a machine
+
+
+def on(kafka: dict[str, Any] | None, theirs: dict[str, str] | None = None) -> list[dict[str, Any]]:
+    return [each | {"environment": {"kafka": kafka, "theirs": theirs or {}}} for each in rounds(8.0, 8.0)]
+
+
+def test_the_users_servers_are_another_setting() -> None:
+    own, user = {"own": True, "bootstrap_servers": "127.0.0.1:4711"}, {"own": False, "bootstrap_servers": "prod:9092"}
+    made = [
+        *on(own), *on(user), *on(user | {"kafka": {"linger.ms": "100"}}), *on(user | {"kafka_conf": "client.conf"}),
+        *on(user | {"security": {"protocol": "SASL_SSL", "mechanism": "PLAIN", "weaknesses": []}}),
+        *on(own, {"ONCEBENCH_POSTGRES": "host=db"}),
+    ]  # fmt: skip
+    assert [line.split(": exactly")[0] for line in paired.cost_lines(made)] == [
+        "kafka", "kafka, kafka prod:9092", "kafka, kafka prod:9092 linger.ms=100",
+        "kafka, kafka prod:9092 kafka_conf=client.conf", "kafka, kafka prod:9092 SASL_SSL PLAIN",
+        "kafka, servers of the user: ONCEBENCH_POSTGRES",
+    ]  # fmt: skip
+    assert [row[3].split(", ", 1)[1:] for row in tables.rows([*on(own), *on(user)])] == [[], ["kafka prod:9092"]] * 2
+
+
+def test_a_port_of_this_machine_does_not_divide_a_setting() -> None:
+    for own in (True, False):
+        ports = [on({"own": own, "bootstrap_servers": f"localhost:{port}"}) for port in (4711, 4712)]
+        assert len(paired.settings([*ports[0], *ports[1]])) == 1
+    assert (
+        paired.settings(on(None)).keys()
+        == paired.settings(on({"own": True})).keys()
+        == paired.settings(rounds(8.0)).keys()
+    )
 
 
 def test_a_negative_figure_has_no_ratio() -> None:
@@ -174,17 +214,27 @@ def test_a_comparison_is_one_line() -> None:
 
 
 def test_every_text_names_the_rounds_once_instead_of_an_interval() -> None:
-    (line,) = paired.cost_lines(rounds(8.0))
-    assert line.endswith(", 1 round: +8.0 ms a batch")
-    with_room = [each | {"config": {"trigger_ms": 1000}} for each in rounds(8.0)]
-    assert paired.cost_lines(with_room)[0].endswith(", 1 round: +8.0 ms a batch, processor time of an event x 1.000")
-    fewer = [each | {"config": {"trigger_ms": 1000}} for each in rounds(8.0, 9.0)]
+    (line,) = paired.cost_lines(rounds(8.0, 8.0))
+    assert line.endswith(", 2 rounds: +8.0 ms a batch")
+    with_room = [each | {"config": {"trigger_ms": 1000}} for each in rounds(8.0, 8.0)]
+    assert paired.cost_lines(with_room)[0].endswith(", 2 rounds: +8.0 ms a batch, processor time of an event x 1.000")
+    fewer = [each | {"config": {"trigger_ms": 1000}} for each in rounds(8.0, 9.0, 10.0)]
     fewer[3] = fewer[3] | {"cpu_s_per_million_events": None}
-    assert paired.cost_lines(fewer)[0].endswith(", processor time of an event x 1.000 (1 round)")
-    table = cost_table.markdown(rounds(8.0), [BATCH])
-    assert table.splitlines()[3].endswith("| 1      | 1.08x (1 round) |")
+    assert paired.cost_lines(fewer)[0].endswith(", processor time of an event x 1.000 (2 rounds)")
+    table = cost_table.markdown(rounds(8.0, 8.0), [BATCH])
+    assert table.splitlines()[3].endswith("| 2      | 1.06x (2 rounds) |")
     assert "~" not in table
     assert not paired.bootstrap([0.5]).shows(1.0)
+
+
+def test_a_single_round_has_figures_and_neither_difference_nor_ratio() -> None:
+    assert paired.cost_lines(rounds(8.0)) == []
+    assert paired.recovery_lines([killed(1, *paired.BASELINE, 9000.0), killed(1, *OF, 9500.0)]) == []
+    (baseline, row) = cost_table.markdown(rounds(8.0), [BATCH]).splitlines()[2:4]
+    assert (baseline.split("|")[-2].strip(), row.split("|")[-2].strip()) == ("100", "108")
+    priced = [each | {"config": {"trigger_ms": 1000}} for each in rounds(8.0, 9.0)]
+    priced[3] = priced[3] | {"cpu_s_per_million_events": None}
+    assert paired.cost_lines(priced)[0].endswith(", 2 rounds: +8.5 ms a batch")
 
 
 @pytest.mark.parametrize(
@@ -267,7 +317,8 @@ def test_recoveries_under_several_settings_are_separate() -> None:
     made = [
         each | {"config": each["config"] | {"open_sessions": sessions}}
         for sessions in (0, 1_000_000)
-        for each in (killed(1, *paired.BASELINE, 9000.0), killed(1, *OF, 9500.0))
+        for seed in (1, 2)
+        for each in (killed(seed, *paired.BASELINE, 9000.0), killed(seed, *OF, 9500.0))
     ]
     assert [line.split(":")[:2] for line in paired.recovery_lines(made)] == [
         ["kafka, after-commit", f"kill, open sessions {sessions:,}"] for sessions in (0, 1_000_000)

@@ -62,6 +62,32 @@ def test_percentiles_cover_all_faults_with_their_number() -> None:
     assert reported["caught up s"] == ["0", "-", "-"]
 
 
+MACHINE = {"cpu": "AMD EPYC", "cores": 2}
+
+
+def test_runs_of_two_machines_are_two_rows_and_never_one_median() -> None:
+    on_two = [
+        report(fault("mid-write:kill", 0, ms)) | {"environment": MACHINE | {"cores": cores}}
+        for cores, ms in ((64, 8000.0), (2, 28_000.0))
+    ]
+    found = recovery_table.tables(on_two, "kills")
+    assert {machine: [row[7] for row in rows] for machine, rows in found.items()} == {
+        "AMD EPYC, 2 cores": ["28.0 / 28.0"], "AMD EPYC, 64 cores": ["8.0 / 8.0"]
+    }  # fmt: skip
+    for text in (recovery_table.markdown(on_two, "kills"), recovery_table.overall(on_two)):
+        assert text.startswith("AMD EPYC, 2 cores:\n\n| ") and "\n\nAMD EPYC, 64 cores:\n\n| " in text
+        assert "18.0" not in text
+    overall = {
+        machine: dict(row[::2] for row in rows) for machine, rows in recovery_table.overall_tables(on_two).items()
+    }
+    assert [rows["first row s"] for rows in overall.values()] == ["28.0", "8.0"]
+
+
+def test_runs_whose_speed_is_withheld_have_no_recovery() -> None:
+    for wrong in ({"deaths": {"unasked": 1}}, {"generator": {"lateness_ms": {"p99": 5000.0}}}, {"interrupted": True}):
+        assert recovery_table.overall([KILLS | wrong]) == recovery_table.markdown([KILLS | wrong], "kills") == ""
+
+
 def test_only_kept_hit_and_measured_faults_have_figures() -> None:
     missed = {"fault": "mid-write:kill", "hit": False, "t_us": None, "recovery": None}
     old = {"fault": "mid-write:kill", "hit": True}

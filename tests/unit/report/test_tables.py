@@ -48,6 +48,23 @@ def test_a_kept_cell_has_its_figures() -> None:
     assert (row["verdict"], row["events/s"], row["p99 ms"], row["recovery s"]) == ("kept", "1,000", "7", "-")
 
 
+def test_each_row_has_its_number_of_runs() -> None:
+    late = report(seed=3, generator={"lateness_ms": {"p99": 340.0}})
+    made = [report(), report(seed=2), late, report("idempotent", "broken")]
+    assert [(row[2], row[5]) for row in tables.rows(made)] == [("idempotent", "1"), ("two-phase", "3")]
+    read = list(csv.DictReader(io.StringIO(tables.as_csv(made))))
+    assert [row["runs"] for row in read] == ["1", "3"]
+    assert "| runs | lost |" in tables.markdown(made)
+
+
+def test_runs_of_several_versions_have_a_note() -> None:
+    made = [report(environment={"commit": commit}) for commit in ("aaaa", "bbbb-dirty", "aaaa")]
+    note = "Runs of 2 versions of oncebench, by commit: aaaa, bbbb-dirty"
+    assert tables.markdown(made).endswith(f"\n\n{note}.\n")
+    assert tables.markdown([*made, report()]).endswith(f"\n\n{note}, and some that no report names.\n")
+    assert "version" not in tables.markdown([made[0], made[2]])
+
+
 def test_a_repeated_report_counts_once(tmp_path: Path) -> None:
     made = sample_reports.cell_of("kafka", "at-least-once", "acknowledged")
     text = json.dumps(made | {"rows": made["rows"] | {"duplicated": 20}}) + "\n"

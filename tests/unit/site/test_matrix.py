@@ -7,6 +7,7 @@ from typing import Any
 from oncebench.report.configuration import configurations_of
 from oncebench.report.outcome import ORDER
 from oncebench.scenario.matrix.families import RANDOM_KILL
+from oncebench.site import about
 from oncebench.site.faults.matrix import (
     HEALTHY,
     NO_FAULT,
@@ -54,6 +55,42 @@ def test_cell_has_the_worst_outcome_and_counts_all_runs() -> None:
     entries = cells["entries"][0]
     assert [entries[at] for at in range(0, len(entries), 5)] == [0, 1, 2]
     assert [ORDER[entries[at + 1]] for at in range(0, len(entries), 5)] == ["kept", "broken", "kept"]
+
+
+def test_rows_of_batches_without_a_fault_count_in_the_only_cell_of_their_run() -> None:
+    outside = {"uncharged": {"lost": 0, "duplicated": 740}}
+    alone = report(fault("after-commit:lose-checkpoint", duplicated=300)) | outside
+    assert packed(matrix(alone))["cells"]["duplicated"] == [1_040]
+    two = report(fault("mid-write:kill", duplicated=20), fault("after-commit:kill@after=2", duplicated=40)) | outside
+    assert packed(matrix(two))["cells"]["duplicated"] == [20, 40]  # either fault may be the cause
+    killed = with_rows(report(fault("mid-write:kill", duplicated=20)), duplicated=760) | outside
+    killed["cell"] = {**killed["cell"], "random_kills": 1}
+    assert sorted(packed(matrix(killed))["cells"]["duplicated"]) == [
+        20,
+        760,
+    ]  # random kills have every row
+
+
+def promise(*reports: dict[str, Any]) -> list[str]:
+    found = matrix(*reports)
+    return list(about._promises(reports, found, dict.fromkeys((place.configuration for place in found), "")))
+
+
+def test_a_promise_counts_every_row_of_its_runs() -> None:
+    outside = {"uncharged": {"lost": 0, "duplicated": 740}}
+    lost = with_rows(report(fault("after-commit:lose-checkpoint", duplicated=300)), duplicated=1_040) | outside
+    (sentence,) = promise(lost)
+    assert sentence == (
+        "Exactly-once was kept in 1 of 1 cells with a fault. Rows lost: 0. "
+        "Rows duplicated: 1,040 (740 of these in batches without a fault, in runs with lose-checkpoint)."
+    )
+    chain = fault("mid-write:cut-link:3", duplicated=140), fault("after-prepare:kill@after=2")
+    weaker = with_rows(report(*chain, guarantee="at-least-once"), duplicated=200) | {"uncharged": {"duplicated": 60}}
+    assert promise(weaker)[0].endswith(
+        "Rows duplicated: 200 (allowed; 60 of these in batches without a fault, in runs with cut-link:3, kill)."
+    )
+    inside = with_rows(report(fault("after-commit:kill", duplicated=40), guarantee="at-least-once"), duplicated=40)
+    assert promise(inside)[0].endswith("Rows duplicated: 40 (allowed).")
 
 
 def test_command_of_a_cell_has_its_own_fault_alone() -> None:

@@ -131,10 +131,9 @@ def test_title_is_the_family_or_the_faults() -> None:
 def test_recovery_and_random_kills_are_the_rows_of_the_tables() -> None:
     made = list(sample_reports.faulted(1))
     data = recovery.as_json(made, rows := list(configurations_of(made)))
-    kills = [row for row in data["rows"] if row["family"] == "kills"]
-    assert [(*rows[row["configuration"]], row["action"], *row["cells"]) for row in kills] == recovery_table.table(
-        made, "kills"
-    )
+    kills = [row for rows in data["rows"] for row in rows if row["family"] == "kills"]
+    (of_machine,) = recovery_table.tables(made, "kills").values()
+    assert [(*rows[row["configuration"]], row["action"], *row["cells"]) for row in kills] == of_machine
     for row in kills:
         assert all(made[run]["cell"]["sink"] == rows[row["configuration"]][0] for run in row["runs"])
         assert len(row["runs"]) == 1
@@ -149,9 +148,21 @@ def test_recovery_mark_that_no_fault_has_is_left_out() -> None:
         for fault in report["faults"]:
             if fault.get("recovery"):
                 fault["recovery"]["caught_up"] = None
-    rows = recovery.as_json(made, list(configurations_of(made)))["overall"]["rows"]
+    (rows,) = recovery.as_json(made, list(configurations_of(made)))["overall"]["rows"]
     assert rows
     assert all(row[1] != "0" for row in rows)
+
+
+def test_recovery_on_each_machine_is_a_row_with_its_own_runs() -> None:
+    first = list(sample_reports.faulted(1))
+    other = [{**each, "environment": {**each["environment"], "cores": 64}} for each in first]
+    data = recovery.as_json(first + other, list(configurations_of(first)))
+    assert data["machines"] == ["a processor, 2 cores", "a processor, 64 cores"]
+    assert len(data["overall"]["rows"]) == 2
+    for machine, reports in enumerate((first, other)):
+        (alone,) = recovery.as_json(reports, list(configurations_of(first)))["rows"]
+        assert [row["cells"] for row in data["rows"][machine]] == [row["cells"] for row in alone]
+        assert all(run // len(first) == machine for row in data["rows"][machine] for run in row["runs"])
 
 
 def on_a_cluster(reports: list[Any]) -> list[Any]:
