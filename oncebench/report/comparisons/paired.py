@@ -23,6 +23,7 @@ import scipy  # its stats load at the first use: 0.4 s that most commands do not
 from oncebench.report.configuration import Variant, variant_of
 from oncebench.report.measures.metrics import BY_NAME, Metric, field, figure, flat_out
 from oncebench.report.schema import Report
+from oncebench.scenario.cell import Cell
 
 # Enough for two digits of a percentile. Drawn from a fixed seed, so that the same reports give the same text.
 RESAMPLES = 10_000
@@ -33,13 +34,10 @@ FEWEST_ROUNDS = 5
 # benchmark). The plan is the same for both, so a larger difference would be another load.
 SAME_LOAD = 0.02
 BASELINE: Variant = ("at-least-once", "acknowledged")
+# What a field had that an older report lacks.
+_DEFAULTS: Mapping[str, Any] = Cell("", "", "").as_json()
 # Fields of a run's configuration in which the two runs of a pair differ.
 _OWN = ("guarantee", "variant", "seed")
-# Fields that older reports lack, and the value that all of their runs had.
-_NEWER: Mapping[str, int | str | None] = {
-    "brokers": 1, "workers": 0, "checkpoint": "", "replication": None, "generators": 1, "observers": 1,
-    "workload": "sessions", "records": "", "records_key": "", "passes": 1, "skew": 0,
-}  # fmt: skip
 # The schemas of reports since which batches, checkpoint and prices follow the present rules. Schema 4 changed them only
 # for a flat-out load.
 _SAME_RULES_SINCE, _SAME_RULES_FLAT_OUT = 3, 4
@@ -89,13 +87,13 @@ class Setting:
     def of(report: Report) -> Setting:
         """The setting of a report.
 
-        Older reports have no configuration, so only their sink distinguishes them. Figures that were measured by
-        another rule belong to another setting.
+        Older reports have no configuration, so only their sink distinguishes them. A field that a report lacks is
+        newer than the report: its run had the default. Figures that were measured by another rule belong to another
+        setting.
         """
-        config = {name: value for name, value in report.get("config", {}).items() if name not in _OWN}
-        for name, usual in _NEWER.items():
-            if name in config and config[name] == usual:
-                del config[name]  # as in an older report
+        config: dict[str, Any] = dict(report.get("config", {}))
+        if config:
+            config = {name: value for name, value in {**_DEFAULTS, **config}.items() if name not in _OWN}
         if report.get("schema", 1) < (_SAME_RULES_FLAT_OUT if flat_out(report) else _SAME_RULES_SINCE):
             config["schema"] = report.get("schema", 1)
         if (machine := machine_of(report)) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from oncebench.report.comparisons import paired
 from oncebench.report.measures.metrics import BY_NAME, METRICS, figure, why_no_speed
 from oncebench.report.tables import cost_table
 from oncebench.report.tables import table as tables
+from oncebench.scenario.cell import Cell
 from tests.unit.report.test_tables import report
 
 BATCH = BY_NAME["batch_ms"]
@@ -103,6 +105,13 @@ def test_runs_under_other_settings_are_not_compared() -> None:
     assert len(paired.settings(reports)) == 2
     assert [paired.difference(rounds, BATCH, OF) for rounds in paired.settings(reports).values()] == [None, None]
     assert len(paired.settings([report(cell=BASE, **slow), report(**slow)])) == 1
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(Cell) if each.name != "sink"])
+def test_a_field_that_an_older_report_lacks_has_its_default(name: str) -> None:
+    config = Cell("kafka", "exactly-once", "two-phase").as_json()
+    newer, older = report(config=config), report(config={key: config[key] for key in config if key != name})
+    assert paired.Setting.of(newer) == paired.Setting.of(older)
 
 
 def test_reports_with_older_rules_are_compared_separately() -> None:
