@@ -83,16 +83,18 @@ def test_each_of_two_kills_has_a_batch() -> None:
         assert cell.max_events_per_batch * PAIR_BATCHES <= cell.sessions * 100
 
 
-@pytest.mark.parametrize(("rounds", "says"), [((8.0,), "of fewer than 5 rounds,"), ((8.0,) * 5, "95 % int")])
-def test_few_rounds_have_no_intervals(
-    rounds: tuple[float, ...], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+RATIOS = "as ratios to at-least-once acknowledged of the same sink"
+
+
+@pytest.mark.parametrize(
+    ("rounds", "says"),
+    [(1, "figures of single rounds:"), (2, f"{RATIOS}, without intervals:"), (5, f"{RATIOS}, 95 % intervals:")],
+)
+def test_few_rounds_have_no_intervals(rounds: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    made = [one | {"reproduce": "again"} for one in test_paired.rounds(*rounds)]
+    made = [one | {"reproduce": "again"} for one in test_paired.rounds(*(8.0,) * rounds)]
     monkeypatch.setattr(compare, "run_series", lambda *_: iter(made))
-    assert (
-        f"\nas ratios to at-least-once acknowledged of the same sink, {says}" in CliRunner().invoke(cli, CELLS).output
-    )
+    assert f"\n{says}\n" in CliRunner().invoke(cli, CELLS).output
 
 
 @pytest.mark.parametrize(
