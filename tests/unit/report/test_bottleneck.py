@@ -82,7 +82,7 @@ def test_one_late_generator_of_several_is_the_bottleneck(late_ms: tuple[float, f
     end: Any = SimpleNamespace(items=({"t_us": 10_000_000, "event": "drained"},))
     lines = tuple(SimpleNamespace(items=({"summary": {"lateness_ms": {"p99": ms, "max": ms}}},)) for ms in late_ms)
     nothing = np.zeros(0, np.int64)
-    ledger = SimpleNamespace(scheduled_us=nothing, sent_us=nothing, acked_us=nothing)
+    ledger = SimpleNamespace(session=nothing, scheduled_us=nothing, sent_us=nothing, acked_us=nothing)
     record: Any = SimpleNamespace(timeline=end, load_status=lines, ledger=ledger, plan=SimpleNamespace(started_us=0))
     cell = Cell("kafka", "exactly-once", "two-phase", generators=2)
     limit = of_run(record, cell, IDLE, {"measured_from_us": 0, "environment": {"cores": 2}}, SPLIT)

@@ -315,9 +315,9 @@ def test_a_table_says_how_many_generators_and_observers_there_were() -> None:
     text = tables.markdown([several(40.0), several(20.0, seed=2), report(seed=3)])
     assert said in text.splitlines()
     assert "generators 2" in text, "the row of several is not that of one"
-    one = report(config={"generators": 1, "observers": 1})
+    one = report(config={"rate": 5.0, "generators": 1, "observers": 1})
     assert "generator" not in tables.markdown([one, report(seed=2)])
-    assert Setting.of(one) == Setting.of(report(config={}))
+    assert Setting.of(one) == Setting.of(report(config={"rate": 5.0}))
 
 
 def test_one_broker_is_the_setting_of_reports_without_a_number() -> None:
