@@ -41,7 +41,7 @@ _OWN = ("guarantee", "variant", "seed")
 # The schemas of reports since which batches, checkpoint and prices follow the present rules. Schema 4 changed them only
 # for a flat-out load.
 _SAME_RULES_SINCE, _SAME_RULES_FLAT_OUT = 3, 4
-MACHINE = "machine"
+SCHEMA, MACHINE = "schema", "machine"
 _LOCAL_PORT = re.compile(r"\b(localhost|127(?:\.\d+){3}):\d+")
 # This field follows from the rate and from the swept field.
 _FOLLOWING = frozenset({"sessions"})
@@ -95,7 +95,7 @@ class Setting:
         if config:
             config = {name: value for name, value in {**_DEFAULTS, **config}.items() if name not in _OWN}
         if report.get("schema", 1) < (_SAME_RULES_FLAT_OUT if flat_out(report) else _SAME_RULES_SINCE):
-            config["schema"] = report.get("schema", 1)
+            config[SCHEMA] = report.get("schema", 1)
         if (machine := machine_of(report)) is not None:
             config[MACHINE] = machine
         config |= servers_of(report)
@@ -200,6 +200,8 @@ def fields_text(setting: Setting, names: Iterable[str]) -> str:
 
 def with_unit(name: str, value: Any) -> str:
     """A field and its value with its unit: `trigger_ms`, 2000 become `trigger 2,000 ms`."""
+    if name == SCHEMA:
+        return f"older rules ({SCHEMA} {value})"
     stem, _, unit = name.rpartition("_")
     label, unit = (stem, f" {unit}") if unit in UNITS else (name, "")
     if isinstance(value, float) and value.is_integer():

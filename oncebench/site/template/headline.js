@@ -71,7 +71,7 @@ function ratioCell(row, name, kind = "") {
 }
 
 function killsCell(kills) {
-  if (!kills) return cellOf("", notMeasured());
+  if (!kills) return cellOf("", el("span", { class: "none" }, "not run"));
   const [count, lost, duplicated] = kills;
   const what = [lost ? "lost" : "", duplicated ? "duplicated" : ""].filter(Boolean).join(", ");
   return cellOf(

@@ -119,10 +119,10 @@ def test_reports_with_older_rules_are_compared_separately() -> None:
     found = paired.settings([{**each, "schema": 2} for each in older] + [{**each, "schema": 3} for each in newer])
     assert [paired.difference(of, BATCH, OF).rounds for of in found.values()] == [(8.0, 8.0), (10.0, 10.0)]
     both = [{**each, "schema": 2} for each in older] + [{**each, "schema": 3} for each in newer]
-    assert [line.split(": ")[0] for line in paired.cost_lines(both)] == ["kafka, schema 2", "kafka"]
+    assert [line.split(": ")[0] for line in paired.cost_lines(both)] == ["kafka, older rules (schema 2)", "kafka"]
 
 
-@pytest.mark.parametrize(("rate", "names"), [("max", ["kafka, schema 3", "kafka"]), (1000.0, ["kafka"])])
+@pytest.mark.parametrize(("rate", "names"), [("max", ["kafka, older rules (schema 3)", "kafka"]), (1000.0, ["kafka"])])
 def test_schema_4_has_other_rules_for_a_flat_out_load_only(rate: object, names: list[str]) -> None:
     made = [
         each | {"schema": schema, "series": f"{schema}", "config": {"rate": rate}}
