@@ -173,9 +173,7 @@ class LeftOpen:
                 f"the output holds batch {newest} of sink_id {self._owner.settings.sink_id!r}, and {journal.folder} "
                 "has no decision about it: the journal is older, or another's. Name the newest checkpoint of the job."
             )
-        # Spark's commit log comes after all commits of a batch: a marker that has expired since is not missed.
-        prepared = journal.newest_prepared(newest_finished(checkpoint))
-        judged = judge(found, [each for each in prepared if not each["finished"]], marks, self._sink.name_of)
+        judged = judge(found, journal.newest_prepared(newest_finished(checkpoint)), marks, self._sink.name_of)
         return [_in_batch(each, open_batch(checkpoint)) for each in judged]
 
     @property

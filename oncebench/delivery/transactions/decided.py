@@ -91,10 +91,10 @@ def judge(
         name_of: see `Transactions`.
     """
     named = [_Named.of(entry) for entry in decided or ()]
-    awaited = [each for each in named if not each.committed(marks)]
+    awaited = [each for each in named if each.may_be_open(marks)]
     judged = [_judged(left, None if decided is None else awaited) for left in found]
     there = [left.prepared for left in found]
-    missing = [each for each in awaited if each.prepared not in there and each.partition in marks]
+    missing = [each for each in awaited if each.prepared not in there and each.partition in marks and not each.finished]
     return judged + [
         Judged(Left(name_of(each.prepared), LOST, each.prepared, each.batch, each.partition), Decision.COMMIT)
         for each in missing
@@ -107,19 +107,27 @@ _ADDED = frozenset({"batch", "partition", "finished"})
 
 @dataclass(frozen=True)
 class _Named:
-    """A transaction that a decision names."""
+    """A transaction that a decision names.
+
+    Attributes:
+        finished: whether Spark's commit log has the batch. Then it was committed: its marker may have expired since, or
+            the server was set back to a state before the commit.
+    """
 
     batch: int
     partition: int
     prepared: Mapping[str, Any]
+    finished: bool
 
     @staticmethod
     def of(entry: Mapping[str, Any]) -> _Named:
         prepared = {name: value for name, value in entry.items() if name not in _ADDED}
-        return _Named(int(entry["batch"]), int(entry["partition"]), prepared)
+        return _Named(int(entry["batch"]), int(entry["partition"]), prepared, bool(entry.get("finished")))
 
-    def committed(self, marks: Mapping[int, Mark]) -> bool:
-        return self.partition in marks and marks[self.partition].batch >= self.batch
+    def may_be_open(self, marks: Mapping[int, Mark]) -> bool:
+        if self.partition not in marks:
+            return not self.finished
+        return marks[self.partition].batch < self.batch
 
 
 def _judged(left: Left, awaited: Sequence[_Named] | None) -> Judged:

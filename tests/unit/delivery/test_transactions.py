@@ -86,6 +86,19 @@ def test_a_later_transaction_under_the_name_of_a_committed_decision_is_undecided
     assert judged([open_("a")], [decision("a", batch=7)], {0: mark(6)}) == [("a", PREPARED, "commit", 0)]
 
 
+@pytest.mark.parametrize(
+    ("marks", "expected"),
+    [({0: mark(6)}, "commit"), ({0: mark(7)}, "undecided"), ({}, "undecided")],
+    ids=["set back", "committed", "expired"],
+)
+def test_a_finished_batch_is_committed_again_only_after_its_server_was_set_back(
+    marks: dict[int, Mark], expected: str
+) -> None:
+    finished = {**decision("a", batch=7), "finished": True}
+    assert judged([open_("a")], [finished], marks) == [("a", PREPARED, expected, 0 if expected == "commit" else None)]
+    assert judged([], [finished], marks) == [], "no start writes a finished batch again"
+
+
 def test_without_a_journal_nothing_is_known_but_what_the_server_has_decided() -> None:
     found = [open_("a"), open_("b", ENDING, outcome=True), open_("c", HANGING, outcome=False), open_("d", HANGING)]
     assert [each[2] for each in judged(found, None, {})] == ["unknown", "commit", "abort", "unknown"]
