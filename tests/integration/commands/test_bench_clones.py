@@ -77,6 +77,7 @@ def test_head_is_measured_in_a_clone_of_one_branch(origin: Path) -> None:
     assert stored(folder) == [head(folder)]
 
 
+@pytest.mark.slow
 def test_head_is_measured_and_on_the_pages_without_any_branch(origin: Path) -> None:
     folder = clone(origin)
     git(folder, "checkout", "-q", "--detach")
@@ -88,6 +89,7 @@ def test_head_is_measured_and_on_the_pages_without_any_branch(origin: Path) -> N
     assert "not on the pages" not in said
 
 
+@pytest.mark.slow
 def test_pages_name_the_commits_that_they_lack(origin: Path) -> None:
     folder = clone(origin)
     git(folder, "checkout", "-q", "topic")
@@ -100,6 +102,7 @@ def test_pages_name_the_commits_that_they_lack(origin: Path) -> None:
     assert f"not on the pages, because they are not in the history of HEAD: {beside}." in said
 
 
+@pytest.mark.slow
 def test_a_shallow_clone_measures_head_and_has_pages(origin: Path) -> None:
     folder = clone(origin, "--depth", "1")
     code, said = bench(folder, "--pages")
@@ -119,6 +122,7 @@ def test_a_shallow_clone_measures_head_and_has_pages(origin: Path) -> None:
         ((), "HEAD..HEAD", "there are no commits in HEAD..HEAD"),
     ],
 )
+@pytest.mark.slow
 def test_commits_that_a_clone_lacks_are_reported_in_words(
     origin: Path, words: tuple[str, ...], commits: str, message: str
 ) -> None:

@@ -174,6 +174,7 @@ def _wrong(dsn: str) -> str:
     return f"{user.rpartition(':')[0]}:wrong@{rest}"
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_trigger_that_comes_while_the_job_runs_ends_it_once_with_code_2(
     lab: Lab, tmp_path: Path, own: PostgresServer

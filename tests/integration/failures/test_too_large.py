@@ -65,6 +65,7 @@ def test_a_row_that_is_too_large_ends_the_job_and_passes_once_the_topics_limit_i
         assert job.returncode == 0
 
 
+@pytest.mark.slow
 def test_small_rows_pass_a_topic_whose_limit_is_smaller_than_the_clients_batches(lab: Lab, tmp_path: Path) -> None:
     own = Own(lab, tmp_path)
     raise_limit(own, "checked", 20_000)

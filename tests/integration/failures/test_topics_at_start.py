@@ -43,7 +43,8 @@ def test_a_misspelt_topic_is_refused_and_not_created(creating: Fixture, sink: st
     assert misspelt not in creating.lab.kafka.admin().list_topics(timeout=WAIT_S).topics
 
 
-@pytest.mark.parametrize("variant", [pytest.param("acknowledged", marks=pytest.mark.slow), "two-phase"])
+@pytest.mark.parametrize("variant", ["acknowledged", "two-phase"])
+@pytest.mark.slow
 def test_an_output_that_is_internal_to_kafka_is_refused_before_it_is_recorded(fixture: Fixture, variant: str) -> None:
     internal = "__consumer_offsets"
     fixture.send(session("good"))

@@ -49,6 +49,7 @@ def scrape(port: int) -> dict[tuple[str, ...], float]:
     return found
 
 
+@pytest.mark.slow
 def test_a_scrape_of_a_job_shows_what_it_delivered(lab: Lab, tmp_path: Path) -> None:
     job, port = Example(lab, tmp_path, "orders_to_kafka.py"), free_port()
     text = (tmp_path / "job.py").read_text()

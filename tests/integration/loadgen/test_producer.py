@@ -226,6 +226,7 @@ def test_a_broker_restart_loses_and_duplicates_nothing(kafka_own: Broker, tmp_pa
     assert_topic_holds_the_ledger_exactly_once(kafka_own, load)
 
 
+@pytest.mark.slow
 def test_a_client_that_lost_every_address_loses_and_duplicates_nothing(
     kafka_own: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,6 +280,7 @@ def test_a_full_queue_without_a_broker_shows_as_lateness(kafka_own: Broker, tmp_
     assert_topic_holds_the_ledger_exactly_once(kafka_own, load)
 
 
+@pytest.mark.slow
 def test_events_that_expire_are_failed_in_the_ledger(kafka_own: Broker, tmp_path: Path) -> None:
     load = config(kafka_own, tmp_path, rate=2_000.0, sessions=100, client={"delivery.timeout.ms": 1_000})
     running = Background(load)

@@ -50,6 +50,7 @@ def quarantine_faults(fixture: Fixture, topic: str) -> int:
     return judge_quarantine(copies, expected, source).faults.count
 
 
+@pytest.mark.slow
 def test_a_copy_has_every_header_and_the_timestamp_of_its_original(fixture: Fixture) -> None:
     fixture.send(session("h-1"))
     producer = Producer({"bootstrap.servers": fixture.lab.kafka.bootstrap_servers})

@@ -140,6 +140,7 @@ def test_records_that_are_deleted_while_the_pipeline_runs_end_it_soon_and_are_na
     assert not any(line["kind"] == "stopped" for line in read_lines(config.record / "progress.jsonl").items)
 
 
+@pytest.mark.slow
 def test_an_input_topic_that_is_made_again_while_the_pipeline_runs_ends_it(fixture: Fixture) -> None:
     config = fixture.config("exactly-once", "two-phase")
     send(fixture, "a")

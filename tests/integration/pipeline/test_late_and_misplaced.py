@@ -50,6 +50,7 @@ def refusal(fixture: Fixture, **changes: Any) -> str:
     return str(refused.value)
 
 
+@pytest.mark.slow
 def test_a_start_that_does_not_fit_the_checkpoint_or_the_sink_is_refused_with_what_to_do(fixture: Fixture) -> None:
     fixture.send(session("r-1"))
     config = fixture.config("exactly-once", "two-phase")

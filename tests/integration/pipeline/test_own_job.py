@@ -145,6 +145,7 @@ def test_the_job_of_the_page_writes_each_order_once_however_often_it_is_killed(l
     assert rows == {f"o-{number}": order(number) for number in range(ORDERS * WAVES)}
 
 
+@pytest.mark.slow
 def test_a_column_that_the_query_lacks_is_refused_by_name(lab: Lab, tmp_path: Path) -> None:
     own = Own(lab, tmp_path)
     ends_with(tmp_path, 'rows.drop("note").repartition(4, "order_id")')
@@ -169,6 +170,7 @@ def test_a_job_whose_record_stands_on_a_full_disk_writes_on_batch_after_batch(la
     assert job.log.read_text().count("progress.jsonl cannot be written (No space left on device)") == 1
 
 
+@pytest.mark.slow
 def test_checkpoint_and_journal_stand_in_one_folder_also_where_sparks_own_default_is_another_file_system(
     lab: Lab, tmp_path: Path
 ) -> None:
@@ -213,6 +215,7 @@ def test_a_query_without_a_shuffle_is_refused_before_it_writes_a_row(lab: Lab, t
     assert own.visible() == {}
 
 
+@pytest.mark.slow
 def test_a_query_with_more_tasks_than_partitions_is_refused(lab: Lab, tmp_path: Path) -> None:
     own = Own(lab, tmp_path, partitions=2)
     ends_with(tmp_path, 'rows.repartition(8, "order_id")')

@@ -112,6 +112,7 @@ def config(fixture: Fixture, guarantee: str, variant: str, **changes: Any) -> Pi
     ("guarantee", "variant"),
     [("at-least-once", "acknowledged"), pytest.param("exactly-once", "native", marks=pytest.mark.slow)],
 )
+@pytest.mark.slow
 def test_a_job_that_is_started_again_refuses_a_removed_table(fixture: Fixture, guarantee: str, variant: str) -> None:
     asked = config(fixture, guarantee, variant)
     fixture.send(session("a-1"))

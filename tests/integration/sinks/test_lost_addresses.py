@@ -16,7 +16,7 @@ from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.kafka.rows.transactional import Transactional
 from tests.lost_addresses import HEALTHY_S, lose_addresses
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
 
 LIMIT_S = 30.0
 

@@ -63,6 +63,7 @@ def test_more_runs_appear_and_the_first_has_the_focus(page: Page) -> None:
     assert page.run(at) == before
 
 
+@pytest.mark.slow
 def test_tab_key_reaches_every_part_with_visible_focus(page: Page) -> None:
     visited: set[str] = set()
     invisible: list[str] = []
