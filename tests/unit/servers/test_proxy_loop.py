@@ -23,7 +23,7 @@ WAIT_S = 30.0
 
 @contextmanager
 def busy(owner: LoopThread | None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The loop does nothing else inside the block, and nobody waits long for it."""
+    """Keeps the loop busy inside the block."""
     assert owner is not None
     held, go_on = threading.Event(), threading.Event()
 
