@@ -70,7 +70,7 @@ MOMENTS: dict[str, Callable[[Child], bool]] = {
     "the JVM starts": lambda child: "java" in names(child),
     # The job waits for an answer of the JVM. Its client takes the signal's exception for a broken connection.
     "workers warm up": lambda child: any(
-        '"started"' in progress.read_text() for progress in child.log.parents[1].rglob("progress.jsonl")
+        '"started"' in progress.read_text() for progress in child.log.parents[1].glob("progress.jsonl")
     ),
 }
 
