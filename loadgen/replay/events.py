@@ -23,7 +23,7 @@ import orjson
 
 from loadgen.errors import ConfigError
 from loadgen.pacing import Shape
-from loadgen.replay.file import Line, RecordFile
+from loadgen.replay.file import RecordFile
 from loadgen.schedule import SESSIONS_PER_BLOCK, Block
 from loadgen.session import EVENTS_PER_SESSION
 
@@ -66,26 +66,27 @@ class Replay:
         numbers = session.astype(np.int64) * EVENTS_PER_SESSION + seq
         keys, values = list[bytes | None](), list[bytes]()
         for number, due_us in zip(numbers.tolist(), scheduled_us.tolist(), strict=True):
-            name, line = self._record(number)
-            event = {"id": name, "load": self._load, "n": number, "scheduled_at": due_us, "record": line.text}
-            keys.append(line.key)
+            at, suffix, text = self._record(number)
+            name = f"{self._prefix}{at}{suffix}"
+            event = {"id": name, "load": self._load, "n": number, "scheduled_at": due_us, "record": text.decode()}
+            keys.append(self._file.key_in(at, text))
             values.append(orjson.dumps(event))
         return keys, values
 
-    def _record(self, number: int) -> tuple[str, Line]:
+    def _record(self, number: int) -> tuple[int, str, bytes]:
         while self._next < number:  # of other generators
             next(self._lines)
             self._next += 1
         self._next += 1
         return next(self._lines)
 
-    def _all_passes(self) -> Iterator[tuple[str, Line]]:
+    def _all_passes(self) -> Iterator[tuple[int, str, bytes]]:
         number = 0
         while True:
             number += 1
             suffix = "" if number == 1 else f"@{number}"
-            line = None
-            for line in self._file.lines():
-                yield f"{self._prefix}{line.number}{suffix}", line
-            if line is None:
+            text = None
+            for at, text in self._file.texts():  # checked when they were counted
+                yield at, suffix, text
+            if text is None:
                 raise ConfigError(f"{self._file.path} has no record any more. Do not change the file during a run")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tracemalloc
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from loadgen.config import LoadConfig, Replayed
 from loadgen.errors import ConfigError
 from loadgen.pacing import parse_shape
-from loadgen.producer import plan_load
+from loadgen.producer import ENCODED, ENCODED_BYTES, next_step, plan_load
 from loadgen.replay.events import Replay, schedule_in_order
 from loadgen.replay.file import MAX_EVENT_BYTES, RecordFile
 from loadgen.share import Share
@@ -61,13 +62,21 @@ def test_each_line_but_an_empty_one_is_a_record(tmp_path: Path, content: bytes, 
         (b"[\n", r"^line 1 of .* is not JSON: \[\."),
         (b'{"a":"' + b"x" * MAX_EVENT_BYTES + b'"}', r"^line 1 of .* is too long: .* may have 900,000 bytes"),
         (b'{"a":"' + b"\\\\" * (MAX_EVENT_BYTES // 3) + b'"}', r"^line 1 of .* is too long: "),
+        (b'{"k":"' + b"x" * 500_000 + b'"}', r"^line 1 of .* is too long: "),
+        (b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}", r"^line 1 of .* is nested too deeply: "),
         (b"", r"^.*orders.jsonl has no record\. Give a file"),
         (b"\n\n", r"^.*orders.jsonl has no record\. Give a file"),
     ],
 )
 def test_what_is_no_record_is_refused_by_its_line(tmp_path: Path, content: bytes, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        file_of(tmp_path, content).count()
+        file_of(tmp_path, content, "k").count()
+
+
+def test_a_pipe_is_refused_because_it_ends(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match=r"pipe is no regular file, and is read several times\. Copy it"):
+        RecordFile(tmp_path / "pipe").count()
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
@@ -78,10 +87,21 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_key_is_a_text_or_the_json_of_its_value(tmp_path: Path) -> None:
-    values = ["Zoë", 5, 1.5, True, {"b": 1}, None, ""]
+    values = ["Zoë", 5, 1.5, True, {"b": 1}, None, "", 2**64, 2**64 + 1]
     content = "\n".join(json.dumps({"k": value}) for value in values) + '\n{"other":1}\n'
     keys = [line.key for line in file_of(tmp_path, content.encode(), "k").lines()]
-    assert keys == ["Zoë".encode(), b"5", b"1.5", b"true", b'{"b":1}', None, b"", None]
+    assert keys == [
+        "Zoë".encode(),
+        b"5",
+        b"1.5",
+        b"true",
+        b'{"b":1}',
+        None,
+        b"",
+        b"%d" % 2**64,
+        b"%d" % (2**64 + 1),
+        None,
+    ]
     assert {line.key for line in file_of(tmp_path, content.encode()).lines()} == {None}
 
 
@@ -138,6 +158,14 @@ def test_records_are_due_in_the_order_of_the_file(tmp_path: Path) -> None:
     assert numbers.tolist() == list(range(250))
     assert np.diff(ledger.scheduled_us).tolist() == [1000] * 249, "1,000 records a second"
     assert (ledger.plan.events, ledger.plan.sessions) == (250, 3)
+
+
+@pytest.mark.parametrize(("long", "at_once"), [(110, ENCODED), (47_000, 2), (900_000, 1)])
+def test_long_events_are_encoded_few_at_a_time(long: int, at_once: int) -> None:
+    step = 1
+    for _ in range(3):
+        step = next_step([bytes(long)] * step)
+    assert step == at_once and (step == 1 or step * long <= ENCODED_BYTES)
 
 
 def test_only_the_workload_records_takes_a_file(tmp_path: Path) -> None:
