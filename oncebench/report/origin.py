@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,4 +58,8 @@ def _reproduce(cell: Cell, facts: Mapping[str, Any]) -> str:
     given |= {"--kafka-conf": kafka["kafka_conf"]} if kafka.get("kafka_conf") else {}
     options = [*given.items(), *(("--kafka-set", f"{name}={value}") for name, value in kafka.get("kafka", {}).items())]
     servers = [f"{option} {shlex.quote(str(value))}" for option, value in options]
-    return " ".join([*theirs, cell.reproduce(_engine(facts)["program"]), *servers])
+    engine = _engine(facts)
+    default = Cell(cell.sink, cell.guarantee, cell.variant)
+    # The program of another engine has no option for a setting that it does not use.
+    used = replace(cell, **{name: getattr(default, name) for name in engine["unused"]})
+    return " ".join([*theirs, used.reproduce(engine["program"]), *servers])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from pathlib import Path
 from typing import Any, cast
@@ -9,14 +10,18 @@ from typing import Any, cast
 import pytest
 from click.testing import CliRunner
 
+from oncebench.commands.shared.options import base_cell
 from oncebench.errors import UserError
 from oncebench.lab.engine import SPARK
 from oncebench.report.configuration import configuration_of
+from oncebench.report.origin import _reproduce
 from oncebench.report.tables import engines
 from oncebench.report.tables.engines import STEADY
 from oncebench.site.stored import engines_in
+from peers.command import command
 from peers.headline.__main__ import main
 from peers.headline.plan import LOADS, ROWS, Row, cells, engine_of
+from peers.java_job import UNUSED
 from tests import ROOT
 from tests.unit.report.test_engines import report
 
@@ -55,6 +60,18 @@ def test_a_row_runs_on_its_engine(row: Row) -> None:
         assert engine_of(cell, cast("Any", None)) is SPARK
     else:
         assert row.variant.startswith(row.peer.variants.engine)
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.peer is not None], ids=lambda row: row.name)
+def test_a_peer_takes_the_published_command_of_each_load(row: Row) -> None:
+    assert row.peer is not None
+    for cell in cells([row], 1, 1):
+        engine = {"unused": UNUSED, "program": ["python", "-m", f"peers.{row.peer.name}"]}
+        words = shlex.split(_reproduce(cell, {"engine": engine}))
+        assert words[:3] == engine["program"]
+        made = command(row.peer).make_context("", words[3:]).params
+        assert (made["guarantee"], made["variant"]) == (cell.guarantee, cell.variant)
+        assert base_cell(made["rate"], None, made["sessions"], made["shape"]).sessions == cell.sessions
 
 
 def test_a_text_that_matches_no_row_is_refused_with_the_rows() -> None:
