@@ -1,24 +1,13 @@
-"""The command line: one file per command in `oncebench/commands`.
-
-Promise: data goes to stdout; progress and messages go to stderr. A mistake of the user gives one line and an exit code,
-without a traceback. A reader of either stream may stop reading: the rest is dropped and the exit code stays the same.
-"""
+"""The command line: one file per command in `oncebench/commands`. `oncebench.program` says how it ends."""
 
 from __future__ import annotations
 
-import logging
-import sys
 from importlib import import_module
-from pathlib import Path
 
 import click
 
 from oncebench.commands.shared.utf8 import refuse_other_bytes
-from oncebench.delivery.errors import PipelineError
-from oncebench.disk_errors import disk_errors
-from oncebench.errors import ExitCode, UserError
-from oncebench.live.streams import outlive_readers
-from oncebench.sinks.extras import how_to_install
+from oncebench.program import run_program
 
 # The sections of `oncebench --help`: title, folder below `oncebench/commands`, and the commands with their lines. The
 # module of a command has the same name.
@@ -111,25 +100,4 @@ def cli() -> None:
 
 def main() -> None:
     """The entry point of the console script."""
-    outlive_readers()
-    logging.basicConfig(format="%(message)s")  # to stderr: slow first-time steps, and steps that failed
-    logging.getLogger("oncebench").setLevel(logging.INFO)
-    logging.getLogger("kafka").setLevel(logging.ERROR)  # it warns about each delay of 0.1 s on a busy machine
-    try:
-        with disk_errors(Path.cwd()):  # a last resort; the error names the file that it concerns
-            sys.exit(cli.main(standalone_mode=False))
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
-        sys.exit(ExitCode.INTERRUPTED)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except ModuleNotFoundError as error:
-        how = how_to_install(error)
-        if how is None:
-            raise
-        click.echo(f"oncebench: this command cannot run here: {how}", err=True)
-        sys.exit(ExitCode.USAGE)
-    except (UserError, PipelineError) as error:
-        click.echo(f"oncebench: {error}", err=True)
-        sys.exit(getattr(error, "exit_code", ExitCode.ERROR))
+    run_program("oncebench", cli)

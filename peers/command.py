@@ -6,7 +6,6 @@ The run is judged like a run of `oncebench run`.
 from __future__ import annotations
 
 import json
-import logging
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,12 +25,12 @@ from oncebench.commands.shared.options import (
     refuse_idle_outage,
     work_dir_option,
 )
+from oncebench.commands.shared.writable import refuse_unwritable_results, write_whole
 from oncebench.downloads.java import Java
 from oncebench.errors import ExitCode, UserError
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.kafka_access.connection import is_secured
 from oncebench.lab.engine import Engine
-from oncebench.live.streams import outlive_readers
 from oncebench.measure import exit_code
 from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
 from oncebench.report.summary import summary
@@ -110,6 +109,7 @@ def command(peer: Peer) -> click.Command:
         **options: Any,
     ) -> None:
         require_writable(json_path)
+        refuse_unwritable_results("the results in", LOCAL, "Correct this, or run the command in another folder")
         form.parse(variant)
         if kafka is not None and is_secured(kafka.client):
             raise UserError(
@@ -128,23 +128,7 @@ def command(peer: Peer) -> click.Command:
         else:
             click.echo(summary(report, place))
             if json_path:
-                Path(json_path).write_text(json.dumps(report, indent=1), "utf-8")
+                write_whole(Path(json_path), json.dumps(report, indent=1), "take the report from results/local")
         sys.exit(ExitCode.INTERRUPTED if report["interrupted"] else exit_code([report]))
 
     return main
-
-
-def run(name: str, main: click.Command) -> None:
-    """Runs the command `python -m peers.NAME` of this process; a user's mistake ends with its message."""
-    outlive_readers()
-    logging.basicConfig(format="%(message)s")
-    logging.getLogger("oncebench").setLevel(logging.INFO)
-    logging.getLogger("kafka").setLevel(logging.ERROR)  # it warns about each delay of 0.1 s on a busy machine
-    try:
-        main(standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except UserError as error:
-        click.echo(f"peers.{name}: {error}", err=True)
-        sys.exit(error.exit_code)

@@ -32,7 +32,7 @@ LOG4J = Path(__file__).with_name("log4j2.properties")
 RELEASE = "17"
 # Settings of Spark's pipeline; the engine's own are in `Engine.settings`.
 UNUSED = ("trigger_ms", "max_events_per_batch", "on_lost", "checkpoint_writing", "state_store", "master", "spark_conf")
-# As in pipeline/query.py.
+# Out-of-orderness that the job allows before it ends a session. Spark compares with the batch before it instead.
 WATERMARK_DELAY_MS = 10_000
 # The loads that the docs name have less than 0.5 GB of state. The rest keeps garbage collections short.
 HEAP = "2g"

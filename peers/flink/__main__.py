@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from oncebench.program import run_program
 from oncebench.scenario.cell import Cell
-from peers.command import Peer, command, run
+from peers.command import Peer, command
 from peers.flink.engine import flink
 from peers.flink.settings import GUARANTEES, VARIANTS
 
@@ -19,4 +20,4 @@ FLINK = Peer(
 main = command(FLINK)
 
 if __name__ == "__main__":
-    run(FLINK.name, main)
+    run_program(f"peers.{FLINK.name}", main)

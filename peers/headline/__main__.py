@@ -13,11 +13,11 @@ from oncebench.commands.shared.options import MAX_SEED, keep_option, work_dir_op
 from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.series import at_least_s, run_series
 from oncebench.measure import exit_code
+from oncebench.program import run_program
 from oncebench.report.report import numbered
 from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
 from oncebench.report.schema import Report
 from oncebench.report.tables.engines import SERIES, by_place, is_of_series, is_of_spark, lines, markdown
-from peers.command import run
 from peers.headline.plan import ROWS, Row, cells, engine_of
 
 MOST_ROUNDS = 100
@@ -87,4 +87,4 @@ def _text(rows: Sequence[Row], reports: Sequence[Report]) -> str:
 
 
 if __name__ == "__main__":
-    run("headline", main)
+    run_program("peers.headline", main)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from peers.command import Peer, command, run
+from oncebench.program import run_program
+from peers.command import Peer, command
 from peers.kafka_streams.engine import kafka_streams
 from peers.kafka_streams.settings import GUARANTEES, TRANSACTION_TIMEOUT_MS, VARIANTS, check
 
@@ -19,4 +20,4 @@ KAFKA_STREAMS = Peer(
 main = command(KAFKA_STREAMS)
 
 if __name__ == "__main__":
-    run(KAFKA_STREAMS.name, main)
+    run_program(f"peers.{KAFKA_STREAMS.name}", main)
