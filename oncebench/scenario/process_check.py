@@ -29,7 +29,7 @@ def why_not_shared(cell: Cell) -> str | None:
     if cell.generators > cell.sessions:
         return (
             f"--generators {cell.generators}: the load has {cell.sessions} sessions, and each session belongs to one "
-            "generator. Give fewer generators, or a longer --duration"
+            f"generator. Give fewer generators, or {'more records' if cell.records else 'a longer --duration'}"
         )
     if cell.observers == 1:
         return None

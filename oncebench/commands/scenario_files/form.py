@@ -92,7 +92,7 @@ def read_form(path: Path) -> tuple[dict[str, Any], Lines]:
         UserError: the file cannot be read, is not TOML, or is refused (exit code 2).
     """
     try:
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")  # some editors begin a file with a byte order mark
         values = tomllib.loads(text)
     except OSError as error:
         raise UserError(
@@ -110,7 +110,7 @@ def read_form(path: Path) -> tuple[dict[str, Any], Lines]:
     for key, why in secrets(values):
         raise lines.refusal(key, why)
     for key in PATHS:
-        if key in values:
+        if values.get(key):  # an empty text means none, as on the command line
             values[key] = os.path.normpath(path.parent / values[key])
     return values, lines
 

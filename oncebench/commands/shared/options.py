@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from loadgen.config import MAX_GENERATORS, MAX_SESSIONS, MAX_SKEW
 from loadgen.errors import LoadError
-from loadgen.pacing import parse_rate, parse_shape, sessions_for
+from loadgen.pacing import lasts_s, parse_rate, parse_shape, sessions_for
 from loadgen.session import EVENTS_PER_SESSION, MAX_RECORD_BYTES
 from oncebench.commands.shared.kafka import PARAMETERS, kafka_options
 from oncebench.commands.shared.spark import check_master, check_settings, spark_options
@@ -269,9 +269,9 @@ outage_option = click.option(
     "transaction is being committed, and the commit is lost.",
 )  # fmt: skip
 skew_option = click.option(
-    "--skew", type=click.FloatRange(0, MAX_SKEW), default=0.0, callback=_finite, metavar="S", show_default=True,
+    "--skew", type=click.FloatRange(0, MAX_SKEW), default=0.0, callback=_finite, metavar="EXPONENT", show_default=True,
     help="How unevenly sessions are spread over the partitions of the input: partition p (from 1) gets a share "
-    "proportional to 1/p^S (Zipf). 0: a session's key decides.",
+    "proportional to 1/p^EXPONENT (Zipf). 0: a session's key decides.",
 )  # fmt: skip
 work_dir_option = click.option(
     "--work-dir", type=_Folder(path_type=Path, file_okay=False), metavar="DIR",
@@ -312,12 +312,19 @@ def base_cell(rate: str, duration: float | None, sessions: int | None, shape: st
             raise UserError(f"--duration {duration}: it must be a number of seconds above 0", exit_code=ExitCode.USAGE)
         if sessions is not None and sessions < 1:
             raise UserError(f"--sessions {sessions}: at least 1 is needed", exit_code=ExitCode.USAGE)
-        wanted = sessions or sessions_for(shape, events_per_s, duration or DEFAULT_DURATION_S)
+        wanted_s = duration or DEFAULT_DURATION_S
+        wanted = sessions or sessions_for(shape, events_per_s, wanted_s)
         if wanted > MAX_SESSIONS:
             raise UserError(
                 f"{wanted} sessions are more than a load can have ({MAX_SESSIONS})", exit_code=ExitCode.USAGE
             )
-        parse_shape(shape, events_per_s, wanted * EVENTS_PER_SESSION)
+        lasts = lasts_s(parse_shape(shape, events_per_s, wanted * EVENTS_PER_SESSION), wanted * EVENTS_PER_SESSION)
+        if sessions is None and abs(lasts / wanted_s - 1) > ROUNDED:
+            raise UserError(
+                f"--duration {wanted_s:g}: a load has whole sessions of {EVENTS_PER_SESSION} events, and would last "
+                f"{lasts:g} s at this rate. Give --duration {lasts:g}, or a higher --rate",
+                exit_code=ExitCode.USAGE,
+            )
     except OverflowError:
         raise UserError(
             f"--rate {rate} and --duration {duration} do not give a possible load", exit_code=ExitCode.USAGE
@@ -333,6 +340,8 @@ def base_cell(rate: str, duration: float | None, sessions: int | None, shape: st
 
 
 DEFAULT_DURATION_S = 20.0
+# How far whole sessions may change a duration: short loads are rounded, and a load of twice the time is a surprise.
+ROUNDED = 0.1
 
 
 def _is_number(text: str) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from loadgen.config import MAX_PASSES, MAX_SESSIONS
 from loadgen.errors import ConfigError
@@ -46,7 +47,7 @@ def with_records(options: Mapping[str, Any]) -> dict[str, Any]:
             if value:
                 raise UserError(f"{name} has no effect without --records FILE", exit_code=ExitCode.USAGE)
         return dict(options)
-    if options["workload"] not in (SESSIONS, RECORDS):
+    if options["workload"] != RECORDS and not (options["workload"] == SESSIONS and _is_default("workload")):
         raise UserError(
             f"--records FILE is a workload of its own. Leave out --workload {options['workload']}",
             exit_code=ExitCode.USAGE,
@@ -68,3 +69,8 @@ def with_records(options: Mapping[str, Any]) -> dict[str, Any]:
             exit_code=ExitCode.USAGE,
         )
     return {**options, "workload": RECORDS, "sessions": math.ceil(events / EVENTS_PER_SESSION)}
+
+
+def _is_default(name: str) -> bool:
+    context = click.get_current_context(silent=True)
+    return context is None or context.get_parameter_source(name) in (None, ParameterSource.DEFAULT)

@@ -66,6 +66,8 @@ def run_command(*words: str, cwd: Path | None = None, **environment: str) -> tup
         ((*GOOD, "--shape", "square"), "shape"),
         ((*GOOD, "--duration", "-3"), "must be a number of seconds above 0"),
         ((*GOOD, "--duration", "3", "--sessions", "3"), "not both"),
+        ((*GOOD, "--rate", "0.1", "--duration", "20"), "would last 1000 s at this rate. Give --duration 1000, or a"),
+        ((*GOOD, "--rate", "10", "--duration", "25"), "would last 20 s at this rate"),
         ((*GOOD, "--sessions", "0"), "at least 1 is needed"),
         ((*GOOD, "--master", "moon"), "is not a Spark master"),
         ((*GOOD, "--master", "local[2,4]"), "master local[2,4] tries failed tasks again"),

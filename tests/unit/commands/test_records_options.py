@@ -77,6 +77,8 @@ def test_a_run_needs_room_for_the_records_of_its_file(folder: Path) -> None:
         ((*GOOD, "--duration", "9"), "--records FILE gives the length of the load. Leave out --duration, or send"),
         ((*GOOD, "--sessions", "9"), "--records FILE gives the length of the load. Leave out --sessions, or send"),
         ((*GOOD, "--workload", "windows"), "--records FILE is a workload of its own. Leave out --workload windows"),
+        ((*GOOD, "--workload", "sessions"), "--records FILE is a workload of its own. Leave out --workload sessions"),
+        ((*GOOD, "--generators", "4"), "Give fewer generators, or more records"),
         ((*GOOD, "--record-bytes", "900"), "the records have their own sizes. Leave out --record-bytes"),
         ((*GOOD, "--skew", "1"), "the records are spread by their own keys. Leave out --skew, and give --key FIELD"),
         ((*GOOD, "--open-sessions", "9"), "it has no sessions in the state. Leave out --open-sessions"),

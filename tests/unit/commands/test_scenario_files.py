@@ -210,6 +210,16 @@ def test_a_wrong_file_is_refused_with_its_line(line: str, says: str, folder: Pat
     assert sorted(path.name for path in folder.iterdir()) == ["s.toml"]
 
 
+def test_an_empty_path_means_none(folder: Path) -> None:
+    (folder / "s.toml").write_text('sink = "kafka"\nguarantee = "at-least-once"\nrecords = ""\nkafka-conf = ""\n')
+    assert settled("s.toml") == settled("--sink", "kafka", "--guarantee", "at-least-once")
+
+
+def test_a_byte_order_mark_is_no_part_of_a_file(folder: Path) -> None:
+    (folder / "s.toml").write_bytes(b'\xef\xbb\xbfsink = "kafka"\nguarantee = "at-least-once"\n')
+    assert settled("s.toml")[0].sink == "kafka"
+
+
 def test_a_file_that_cannot_be_read_is_refused(folder: Path) -> None:
     (folder / "bytes.toml").write_bytes(b"sink = '\xff'\n")
     for name, says in (("none.toml", "none.toml cannot be read: No such file"), ("bytes.toml", "is not a TOML file"),
