@@ -310,7 +310,9 @@ def _not_finished(record: Record) -> tuple[str, ...]:
 def _notes(record: Record) -> tuple[str, ...]:
     unintended = exits_of(record.timeline.items, record.hits.items).unintended
     accepted = [line["text"] for line in record.progress.items if line.get("kind") == "gap"]
+    failed = record.ledger.failed
     return (
+        *([f"{failed} events of the load failed, so the load was smaller than planned"] if failed else []),
         *(f"the pipeline exited without a fault ({one})" for one in unintended),
         *(f"an operator accepted a loss: {text}" for text in accepted),
     )

@@ -62,7 +62,14 @@ def test_a_load_without_all_its_answers_is_unknown_at_best() -> None:
     reason = "3 events of the load have no answer from Kafka: the generator did not wait for it"
     assert judged(None, 0) == (Verdict.UNKNOWN, reason)
     assert judged(WORLD.rows[1:], 0)[0] == Verdict.BROKEN
-    assert judged(None, -1)[0] == Verdict.KEPT  # an error is an answer
+
+
+def test_events_of_the_load_that_failed_are_noted() -> None:
+    record = make_record(WORLD)
+    acked = record.ledger.acked_us.copy()
+    acked[:3] = -7
+    note = "3 events of the load failed, so the load was smaller than planned"
+    assert verdict_of(replace(record, ledger=replace(record.ledger, acked_us=acked))) == (Verdict.KEPT, note)
 
 
 def test_a_run_that_lost_a_generator_is_unknown_at_best_and_names_it() -> None:
