@@ -66,6 +66,11 @@ class Workload:
                 f"its late events are certainly late for {LONGEST_S / 60:.0f} minutes, and this load takes "
                 f"{cell.load_s / 60:.0f}. Give a shorter --duration, or fewer --sessions"
             )
+        if cell.generators > 1:
+            return (
+                "each generator waits for its own older events and not for the older events of the others, and the "
+                "watermark would drop events that are in time. Leave out --generators"
+            )
         if cell.open_sessions:
             return "it has no sessions in the state. Leave out --open-sessions"
         if cell.max_events_per_batch is not None:

@@ -38,6 +38,7 @@ def test_windows_run_with_a_rate_and_a_kill() -> None:
         (replace(CELL, max_events_per_batch=500), "far ahead of another"),
         (replace(CELL, faults=("after-commit:lose-checkpoint",)), "takes the watermark away"),
         (replace(CELL, rate=100.0, sessions=3_001), "late for 50 minutes"),
+        (replace(CELL, generators=2), "older events of the others"),
     ],
 )
 def test_windows_refuse_what_leaves_a_late_event_in_doubt(cell: Cell, why: str) -> None:
