@@ -8,7 +8,7 @@ other exit is unintended and comes with what is known of its cause; such a run h
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -60,22 +60,29 @@ def exits_of(timeline: Sequence[Mapping[str, Any]], hits: Sequence[Mapping[str, 
         timeline: the supervisor's lines.
         hits: the failpoints' lines.
     """
-    hit_a_fault = {hit.get("life") for hit in hits} - {None}
     killed = {hit.get("life") for hit in hits if hit["action"] == KILL} - {None}
     intended, by_failpoint, unintended = 0, 0, []
+    for line, start, was_intended in each_exit(timeline, hits):
+        by_failpoint += line["event"] == KILLED or start.get("pid") in killed
+        if was_intended:
+            intended += 1
+        else:
+            unintended.append(_unintended(line, start))
+    return Exits(intended, by_failpoint, tuple(unintended))
+
+
+def each_exit(
+    timeline: Sequence[Mapping[str, Any]], hits: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any], bool]]:
+    """Yields the line of each exit, the line of its attempt's start ({} without one), and whether it was intended."""
+    hit_a_fault = {hit.get("life") for hit in hits} - {None}
     start: Mapping[str, Any] = {}
     for line in timeline:
         event = line.get("event")
         if event == "pipeline-started":
             start = line
-        if event not in EXIT_EVENTS:
-            continue
-        by_failpoint += event == KILLED or start.get("pid") in killed
-        if event in (KILLED, RANDOM) or start.get("pid") in hit_a_fault:
-            intended += 1
-        else:
-            unintended.append(_unintended(line, start))
-    return Exits(intended, by_failpoint, tuple(unintended))
+        elif event in EXIT_EVENTS:
+            yield line, start, event in (KILLED, RANDOM) or start.get("pid") in hit_a_fault
 
 
 def _unintended(line: Mapping[str, Any], start: Mapping[str, Any]) -> UnintendedExit:

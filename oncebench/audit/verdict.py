@@ -12,21 +12,23 @@ The questions, in their order:
 4. A run that exercised nothing: `vacuous`.
 5. Otherwise: `kept`.
 
-An unintended exit of the pipeline changes none of this. It is reported with the reasons.
+At-most-once may lose rows, and at-least-once may duplicate rows, only where a failure touched them
+(`oncebench.audit.failures`). If one such row was not touched, the run is broken.
+
+An unintended exit of the pipeline is a failure too. It is reported with the reasons.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
-from types import MappingProxyType
 from typing import Protocol
 
 from oncebench.audit import not_exercised
 from oncebench.audit.exits import EXIT_EVENTS, RANDOM, exits_of
+from oncebench.audit.python.attribution import Excuses
 from oncebench.audit.python.audit import Findings
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, GUARANTEES
 from oncebench.delivery.failpoints import KILL
@@ -91,6 +93,9 @@ RULES: Mapping[str, Mapping[str, str]] = {
 }
 
 
+NO_EXCUSES = Excuses()
+
+
 class JudgedCell(Protocol):
     """The fields of a cell that the verdict reads; `faults` are `POINT:ACTION...`, in order."""
 
@@ -110,8 +115,7 @@ class Facts:
 
     Attributes:
         failed: a fault was requested or acted, or the pipeline exited.
-        before: the codes of batches that were done before the first failure and not run again. No failure explains
-            these anomalies.
+        excuses: which lost and duplicated rows a failure may explain.
         ordered: the sink keeps the order of a key.
         leftovers_allowed: leftovers are no violation. Either the sink removes them itself, or the run ended before the
             start that removes them.
@@ -124,7 +128,7 @@ class Facts:
 
     guarantee: str
     failed: bool = False
-    before: frozenset[str] = frozenset()
+    excuses: Excuses = NO_EXCUSES
     ordered: bool = True
     leftovers_allowed: bool = False
     untrusted: tuple[str, ...] = ()
@@ -158,20 +162,30 @@ def decide(counts: Mapping[str, int], facts: Facts) -> Judgement:
     forbidden = {FORBIDDEN, *(rule for rule, holds in conditions.items() if holds)}
     broken = {
         code: counts[code] for code, rule in rules.items()
-        if rule in forbidden or (rule == AFTER_FAILURE and code in facts.before)
+        if rule in forbidden or (rule == AFTER_FAILURE and code in facts.excuses.missing)
     }  # fmt: skip
     notes = facts.not_finished + facts.notes
     if facts.untrusted:
         return Judgement(Verdict.UNKNOWN, {}, facts.untrusted + notes)
     if broken:
-        reasons = tuple(f"{code}: {count}" for code, count in broken.items())
+        missing = {
+            code: f", and no failure touched {rows} of these rows"
+            for code, rows in facts.excuses.missing.items()
+            if facts.failed and rules.get(code) == AFTER_FAILURE
+        }
+        reasons = tuple(f"{code}: {count}{missing.get(code, '')}" for code, count in broken.items())
         return Judgement(Verdict.BROKEN, broken, reasons + notes)
+    notes += tuple(
+        f"{code}: {rows} rows are of no batch or position in progress.jsonl, so a failure may have touched them"
+        for code, rows in facts.excuses.unknown.items()
+        if rules.get(code) == AFTER_FAILURE
+    )
     open_questions = tuple(f"{code}: {counts[code]}, {rule}" for code, rule in rules.items() if rule == NO_ANSWER)
     if open_questions or facts.weak or facts.not_finished:
         return Judgement(Verdict.UNKNOWN, {}, facts.weak + open_questions + notes)
     if facts.not_exercised:
-        return Judgement(Verdict.VACUOUS, {}, facts.not_exercised + facts.notes)
-    return Judgement(Verdict.KEPT, {}, facts.notes)
+        return Judgement(Verdict.VACUOUS, {}, facts.not_exercised + notes)
+    return Judgement(Verdict.KEPT, {}, notes)
 
 
 def judge(
@@ -179,15 +193,15 @@ def judge(
     record: Record,
     cell: JudgedCell,
     disagreements: Sequence[str] = (),
-    rows_of_batches: Mapping[int, tuple[int, int]] | None = None,
+    excuses: Excuses = NO_EXCUSES,
 ) -> Judgement:
     """Judges a run.
 
     Args:
         disagreements: where the other auditor counts differently, in sentences.
-        rows_of_batches: (lost, duplicated) rows by batch (`oncebench.audit.python.attribution.by_batch`).
+        excuses: which lost and duplicated rows a failure may explain (`oncebench.audit.python.attribution.excuses`).
     """
-    return decide(findings.counts(), facts_of(findings, record, cell, disagreements, rows_of_batches or {}))
+    return decide(findings.counts(), facts_of(findings, record, cell, disagreements, excuses))
 
 
 def facts_of(
@@ -195,7 +209,7 @@ def facts_of(
     record: Record,
     cell: JudgedCell,
     disagreements: Sequence[str] = (),
-    rows_of_batches: Mapping[int, tuple[int, int]] = MappingProxyType({}),
+    excuses: Excuses = NO_EXCUSES,
 ) -> Facts:
     """Collects from the record what a verdict rests on; for the arguments see `judge`."""
     traits = traits_of(record.cell, cell.sink)
@@ -204,7 +218,7 @@ def facts_of(
     return Facts(
         guarantee=cell.guarantee,
         failed=_failed(record, cell),
-        before=_before(record, rows_of_batches),
+        excuses=excuses,
         ordered=traits.ordered,
         leftovers_allowed=traits.self_cleaning or bool(cut_short),
         untrusted=(*_untrusted(findings, record), *disagreements),
@@ -218,21 +232,6 @@ def facts_of(
 def _failed(record: Record, cell: JudgedCell) -> bool:
     exited = any(line.get("event") in EXIT_EVENTS for line in record.timeline.items)
     return bool(cell.faults or cell.random_kills or record.hits.items or exited)
-
-
-def _before(record: Record, rows_of_batches: Mapping[int, tuple[int, int]]) -> frozenset[str]:
-    """Returns the codes in batches that were done before the first failure and not run again.
-
-    If nothing failed, because no requested fault was hit, these are all batches.
-    """
-    if not rows_of_batches:
-        return frozenset()
-    exited_us = [line["t_us"] for line in record.timeline.items if line.get("event") in EXIT_EVENTS]
-    first_us = min([*exited_us, *(hit["t_us"] for hit in record.hits.items)], default=math.inf)
-    lines = [line for line in record.progress.items if line.get("kind") == "batch" and not line.get("recovered")]
-    done = {line["batch"] for line in lines} - {line["batch"] for line in lines if line["t_us"] >= first_us}
-    early = [rows for batch, rows in rows_of_batches.items() if batch in done]
-    return frozenset(code for code, at in (("LOSS", 0), ("DUP", 1)) if any(rows[at] for rows in early))
 
 
 def _untrusted(findings: Findings, record: Record) -> tuple[str, ...]:
@@ -311,7 +310,9 @@ def _not_finished(record: Record) -> tuple[str, ...]:
 def _notes(record: Record) -> tuple[str, ...]:
     unintended = exits_of(record.timeline.items, record.hits.items).unintended
     accepted = [line["text"] for line in record.progress.items if line.get("kind") == "gap"]
+    failed = record.ledger.failed
     return (
+        *([f"{failed} events of the load failed, so the load was smaller than planned"] if failed else []),
         *(f"the pipeline exited without a fault ({one})" for one in unintended),
         *(f"an operator accepted a loss: {text}" for text in accepted),
     )

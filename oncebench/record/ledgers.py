@@ -77,6 +77,11 @@ class Ledger:
         return int(np.count_nonzero((self.sent_us > 0) & (self.acked_us == 0)))
 
     @property
+    def failed(self) -> int:
+        """Number of events for which Kafka's client reported an error."""
+        return int(np.count_nonzero(self.acked_us < 0))
+
+    @property
     def sent_share(self) -> float:
         """Share of planned events that were attempted and did not fail; 1.0 without any."""
         return float(np.mean((self.sent_us > 0) & (self.acked_us >= 0))) if len(self.seq) else 1.0

@@ -28,7 +28,7 @@ import numpy as np
 from oncebench.audit.agreement import Agreement, compare, counts_of
 from oncebench.audit.anomalies import CATALOGUE
 from oncebench.audit.exits import exits_of
-from oncebench.audit.python.attribution import by_batch, charged, uncharged
+from oncebench.audit.python.attribution import by_batch, charged, excuses, uncharged
 from oncebench.audit.python.audit import Findings, Joined, Sightings, audit, first_sightings
 from oncebench.audit.python.latency import Distribution
 from oncebench.audit.python.model import Expected
@@ -125,7 +125,7 @@ class _Run:
         findings = audit(record, expected=expected, joined=joined, warmup_s=cell.warmup_s)
         agreement = Agreement(trouble=sql.trouble) if sql.trouble else compare(counts_of(findings), sql.counts)
         batches = by_batch(record, expected, joined)
-        judgement = judge(findings, record, cell, agreement.reasons, batches)
+        judgement = judge(findings, record, cell, agreement.reasons, excuses(record, expected, cell.guarantee, joined))
         seen = first_sightings(record, expected, joined)
         return cls(record, cell, uses, facts, expected, findings, agreement, batches, judgement, seen)
 

@@ -28,6 +28,10 @@ from pipeline.workloads.settings import DELAY_MS, WINDOW_MS
 # 10 to 20 s on two busy cores; after it come the seconds of the watermark, and two batches.
 TRIGGER_MS, RATE, FAULT_S = 1000, 100.0, 30.0
 
+# The generator's late events are an hour old. The watermark of the warm-up is at most some minutes older than the load,
+# so it has passed every late event of the first 50 minutes, even if one batch reads the whole load.
+LONGEST_S = 3_000.0
+
 
 @dataclass(frozen=True)
 class Workload:
@@ -57,6 +61,16 @@ class Workload:
             return None
         if cell.rate == "max":
             return "its late events need a watermark before the load begins. Give a --rate in events/s"
+        if cell.load_s > LONGEST_S:
+            return (
+                f"its late events are certainly late for {LONGEST_S / 60:.0f} minutes, and this load takes "
+                f"{cell.load_s / 60:.0f}. Give a shorter --duration, or fewer --sessions"
+            )
+        if cell.generators > 1:
+            return (
+                "each generator waits for its own older events and not for the older events of the others, and the "
+                "watermark would drop events that are in time. Leave out --generators"
+            )
         if cell.open_sessions:
             return "it has no sessions in the state. Leave out --open-sessions"
         if cell.max_events_per_batch is not None:

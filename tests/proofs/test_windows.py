@@ -158,6 +158,30 @@ def test_right_windows_have_no_anomaly(database: duckdb.DuckDBPyConnection) -> N
     assert found["sessions.unfinished"] == 2 + len(CLOSING)
 
 
+@pytest.mark.parametrize("load_s", [0, 1_850, 3_000])
+def test_late_events_at_the_end_of_a_long_load_are_late(database: duckdb.DuckDBPyConnection, load_s: int) -> None:
+    record = windows_record()
+    record = replace(record, plan=replace(record.plan, started_us=record.plan.started_us - load_s * 1_000_000))
+    found = agreed(database, record)
+    assert (codes(found), found["events.late"]) == ({}, 2)
+
+
+@pytest.mark.parametrize("session_s", [1_850, 3_000])
+def test_the_first_event_of_a_slow_session_is_not_late(database: duckdb.DuckDBPyConnection, session_s: int) -> None:
+    """At a low rate the events of one session take up the whole load."""
+    first = next(each for each in SENT if each.key == key_of(1).encode())
+    at = event_time(1, 0) - session_s * 1_000_000
+    sent = [replace(first, value=event(key_of(1), 0, 5, at)) if each is first else each for each in SENT]
+    windows = windows_of(sent)
+    start = at // WINDOW_US * WINDOW_US
+    rows = [row for row in right_rows(windows) if row.row["session_key"] != f"{key_of(1)}@{start // 1000}"]
+    record = windows_record([*rows, row_of(key_of(1), start, windows[key_of(1), start])], sent)
+    record.ledger.scheduled_us[100] = at
+    record = replace(record, plan=replace(record.plan, started_us=at))
+    found = agreed(database, record)
+    assert (codes(found), found["events.late"]) == ({}, 2)
+
+
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_both_auditors_find_a_wrong_answer(database: duckdb.DuckDBPyConnection, mutant: str) -> None:
     wrong, wanted = MUTANTS[mutant]

@@ -5,19 +5,24 @@ Batches and their input ranges are those of the pipeline's `batch` lines. A faul
 duplicated rows of its batch. No row is charged twice. Rows of batches without a fault are `uncharged`.
 
 What can go wrong: two faults act in one batch, for example one in its replay. Then the first is charged with both.
+
+`excuses` does not depend on batches: it compares the times of failures and of the work on each row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from oncebench.audit.python.audit import Joined, multiplicity
+from oncebench.audit.failures import failures_of
+from oncebench.audit.python.audit import Joined, committed_ends, covered_sessions, multiplicity
 from oncebench.audit.python.batches import Batch
 from oncebench.audit.python.history.accepted import Accepted
+from oncebench.audit.python.history.writing_times import writing_times
 from oncebench.audit.python.model import Expected
 from oncebench.record import Record
 
@@ -37,15 +42,49 @@ def batch_of_session(expected: Expected, progress: Sequence[Mapping[str, Any]]) 
 
 def by_batch(record: Record, expected: Expected, joined: Joined | None = None) -> dict[int, tuple[int, int]]:
     """Returns (lost, duplicated) rows of each batch that has any; accepted losses are not counted."""
-    copies = multiplicity(record, expected, joined)
     batches = batch_of_session(expected, record.progress.items)
-    accepted = Accepted.of(record.progress.items).sessions(expected, record.progress.items)
-    lost, duplicated = ((copies == 0) & ~accepted[:, None]).sum(axis=1), np.maximum(copies - 1, 0).sum(axis=1)
+    lost, duplicated = _by_session(record, expected, joined)
     found = {}
     for batch in np.unique(batches[(lost > 0) | (duplicated > 0)]).tolist():
         of_batch = batches == batch
         found[batch] = (int(lost[of_batch].sum()), int(duplicated[of_batch].sum()))
     return found
+
+
+def _by_session(record: Record, expected: Expected, joined: Joined | None) -> tuple[Ints, Ints]:
+    copies = multiplicity(record, expected, joined)
+    accepted = Accepted.of(record.progress.items).sessions(expected, record.progress.items)
+    return ((copies == 0) & ~accepted[:, None]).sum(axis=1), np.maximum(copies - 1, 0).sum(axis=1)
+
+
+@dataclass(frozen=True)
+class Excuses:
+    """Which lost and duplicated rows a failure may explain. Rows by code, LOSS and DUP; a code without rows is missing.
+
+    Attributes:
+        missing: rows that no failure of the run has touched.
+        unknown: rows without a time; a failure may have touched them.
+    """
+
+    missing: Mapping[str, int] = field(default_factory=dict)
+    unknown: Mapping[str, int] = field(default_factory=dict)
+
+
+def excuses(record: Record, expected: Expected, guarantee: str, joined: Joined | None = None) -> Excuses:
+    """Compares the lost and duplicated rows of a run with its failures (`oncebench.audit.failures`)."""
+    lost, duplicated = _by_session(record, expected, joined)
+    lost = np.where(covered_sessions(expected, committed_ends(record.progress.items)), lost, 0)
+    from_us, until_us = writing_times(expected, record.progress.items)
+    touched = np.zeros(len(from_us), dtype=bool)
+    for failure in failures_of(record, guarantee):
+        touched |= (failure.from_us <= until_us) & (from_us <= failure.until_us)
+    timed = until_us < np.inf
+
+    def rows(which: npt.NDArray[np.bool_]) -> dict[str, int]:
+        counts = {"LOSS": int(lost[which].sum()), "DUP": int(duplicated[which].sum())}
+        return {code: count for code, count in counts.items() if count}
+
+    return Excuses(rows(timed & ~touched), rows(~timed))
 
 
 def charged(

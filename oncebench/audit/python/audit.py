@@ -110,7 +110,7 @@ def audit(
     joined = joined or Joined.of(record, expected)
     reads, rows = joined.reads, joined.rows
     final = rows.head(reads.finals)
-    covered = _covered(expected, committed_ends(record.progress.items))
+    covered = covered_sessions(expected, committed_ends(record.progress.items))
     accepted = Accepted.of(record.progress.items)
     gap = accepted.sessions(expected, record.progress.items)
     visible = judge_rows(expected, final, covered, gap, is_log=bool(record.ends.get("output_is_log", True)))
@@ -205,7 +205,7 @@ def committed_ends(progress: Iterable[Mapping[str, Any]]) -> dict[int, int]:
     return ends
 
 
-def _covered(expected: Expected, ends: Mapping[int, int]) -> Bools:
+def covered_sessions(expected: Expected, ends: Mapping[int, int]) -> Bools:
     """[sessions] Whether all events of the session lie below the committed ends."""
     covered = np.zeros(len(expected.session_keys), dtype=bool)
     for partition, end in ends.items():

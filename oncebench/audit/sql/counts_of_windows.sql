@@ -1,4 +1,4 @@
--- The counts that only the workload `windows` has, as in counts.sql. Needs: windows, run.
+-- The counts that only the workload `windows` has, as in counts.sql. Needs: windows.
 
 -- name: events.late
-SELECT sum(events) FROM windows WHERE ended_at <= (SELECT started_us FROM run) - 1800000000;
+SELECT sum(events) FROM windows WHERE late;

@@ -2,9 +2,12 @@
 -- Needs: events, keys, ledger, run, committed, batch_ends. Makes: windows, sessions, invalid_events, unfinished_lives.
 -- Changes: keys.
 
--- A slot is a window's number since 1970. The numbers of windows follow those of keys.
+-- A slot is a window's number since 1970. The numbers of windows follow those of keys. A window is late if it ended 55
+-- minutes before the newest event of its key, or before the load.
 CREATE TEMP TABLE windows AS
 SELECT session AS key, scheduled_at // 100000 AS slot, (slot + 1) * 100000 AS ended_at, count(*) AS events,
+    ended_at <= greatest(max(max(scheduled_at)) OVER (PARTITION BY session), (SELECT started_us FROM run)) - 3300000000
+        AS late,
     CAST(sum(value) AS BIGINT) AS total, CAST(sum((seq + 1) * (value + 1)) AS BIGINT) AS checksum,
     CAST((SELECT coalesce(max(session), 0) FROM keys) + row_number() OVER () AS INTEGER) AS number
 FROM events WHERE reason IS NULL GROUP BY session, slot;
@@ -32,15 +35,14 @@ SELECT newest, arg_min(next_number, number) AS number FROM (
     FROM (SELECT DISTINCT number FROM batch_ends) b LEFT JOIN reading_batches r ON r.number = b.number
 ) WHERE newest IS NOT NULL GROUP BY newest;
 
--- A window that ended half an hour before the load is late; one that begins after the last planned event stays open. The
--- watermark is 3 s behind the newest event. A window without a known batch has a position after all events.
+-- A window that begins after the last planned event stays open. The watermark is 3 s behind the newest event. A window
+-- without a known batch has a position after all events.
 CREATE TEMP TABLE sessions AS
 SELECT number AS session, life, last_pos, ended_at, finished, NOT finished AS begun,
     offset_of(last_pos) < coalesce(c.below, 0) AS covered
 FROM (
     SELECT w.number, CAST(0 AS BIGINT) AS life, w.ended_at,
-        w.ended_at > (SELECT started_us FROM run) - 1800000000
-            AND w.slot * 100000 <= (SELECT coalesce(max(scheduled_us), 0) FROM ledger) AS finished,
+        NOT w.late AND w.slot * 100000 <= (SELECT coalesce(max(scheduled_us), 0) FROM ledger) AS finished,
         coalesce(b.last_pos, (SELECT max(pos) + 1 FROM events WHERE reason IS NULL)) AS last_pos
     FROM windows w ASOF LEFT JOIN returning_batches r ON w.ended_at + 3000000 <= r.newest
         LEFT JOIN reading_batches b ON b.number = r.number

@@ -1,7 +1,8 @@
 """How punctual the generators of a run were, together and each by itself.
 
 Promise: pure functions of a record or a report. Lateness over several generators counts every event of the run once:
-percentiles of the parts could not be added up.
+percentiles of the parts could not be added up. Which events were sent is counted in the ledgers, by the rules of
+`oncebench.record.Ledger`.
 """
 
 from __future__ import annotations
@@ -14,23 +15,29 @@ import numpy.typing as npt
 
 from loadgen.share import Share
 from loadgen.status import lateness
-from oncebench.record import Record
+from oncebench.record import Ledger, Record
 from oncebench.report.schema import Report
 
-_SUMMARY = ("lateness_ms", "sent_share", "events_per_s")
+_SUMMARY = ("lateness_ms", "events_per_s")
 
 
 def generator_section(record: Record) -> dict[str, Any]:
     """The section of a report.
 
+    `sent_share` is the share of planned events that were sent and did not fail. `failed` counts the events for which
+    Kafka's client reported an error, and `unknown` those without an answer.
+
     With several generators, `processes` has the same figures of each, in the order of their numbers. `slowest` is the
     number (from 1) of the one with the largest lateness.
     """
-    each = [_summary(number, record) for number in range(len(record.load_status))]
-    if len(each) < 2:
-        return each[0] if each else dict.fromkeys(_SUMMARY)
+    generators, whole = len(record.load_status), record.ledger
+    if generators < 2:
+        return {**(_summary(0, record) if generators else dict.fromkeys(_SUMMARY)), **_answered(whole)}
+    own = [Share(number + 1, generators).has(whole.session) for number in range(generators)]
+    each = [{**_summary(number, record), **_answered(_part(whole, rows))} for number, rows in enumerate(own)]
     found = slowest({"processes": each})
-    return {**_together(record), "processes": each, "slowest": None if found is None else found[0]}
+    together = {**_together(record), **_answered(whole)}
+    return {**together, "processes": each, "slowest": None if found is None else found[0]}
 
 
 def latest(section: Mapping[str, Any]) -> tuple[str, float] | None:
@@ -84,6 +91,14 @@ def _summary(number: int, record: Record) -> dict[str, Any]:
     return {name: summary.get(name) for name in _SUMMARY}
 
 
+def _part(ledger: Ledger, rows: npt.NDArray[np.bool_]) -> Ledger:
+    return Ledger(**{name: column[rows] for name, column in vars(ledger).items()})
+
+
+def _answered(ledger: Ledger) -> dict[str, Any]:
+    return {"sent_share": ledger.sent_share, "failed": ledger.failed, "unknown": ledger.unanswered}
+
+
 def _due_us(record: Record) -> npt.NDArray[np.int64]:
     """When each event was due: a late event of windows with the event before it in its generator's share.
 
@@ -106,6 +121,5 @@ def _together(record: Record) -> dict[str, Any]:
     duration_s = (last_us - record.plan.started_us) / 1e6
     return {
         "lateness_ms": {"p50": late.p50, "p99": late.p99, "max": late.max},
-        "sent_share": float(np.count_nonzero(ledger.sent_us)) / max(1, len(ledger.sent_us)),
         "events_per_s": round(len(acked_us) / duration_s, 3) if duration_s else 0.0,
     }

@@ -97,7 +97,21 @@ def test_lateness_over_all_generators_counts_each_event_once(one: Path, two: Pat
     assert several["events_per_s"] == pytest.approx(alone["events_per_s"], rel=0.001)
     assert [each["lateness_ms"]["max"] for each in several["processes"]] == [91.0, 92.0]
     assert several["slowest"] == 2
-    assert set(alone) == {"lateness_ms", "sent_share", "events_per_s"}
+    assert set(alone) == {"lateness_ms", "sent_share", "failed", "unknown", "events_per_s"}
+
+
+def test_failed_and_unanswered_events_count_in_the_section_of_their_generator(one: Path, two: Path) -> None:
+    for folder in (one / "ledger", two / "ledger-2"):
+        acked_us = np.load(folder / "acked_us.npy")
+        acked_us[:20], acked_us[20:25] = -7, 0
+        np.save(folder / "acked_us.npy", acked_us)
+    alone, several = (generator_section(Record.load(folder)) for folder in (one, two))
+    answered = {"sent_share": 0.95, "failed": 20, "unknown": 5}  # of 400 events
+    assert answered.items() <= alone.items() and answered.items() <= several.items()
+    assert [(each["sent_share"], each["failed"], each["unknown"]) for each in several["processes"]] == [
+        (1.0, 0, 0),
+        (0.9, 20, 5),
+    ]
 
 
 def test_the_summary_names_the_slowest_generator(one: Path, two: Path) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from oncebench.audit.python.attribution import Excuses
 from oncebench.audit.python.audit import audit
 from oncebench.audit.verdict import GUARANTEES, Facts, Verdict, decide, judge
 from oncebench.record import OBSERVED, Record
@@ -104,27 +105,21 @@ def test_a_healthy_run_with_a_duplicate_is_broken_under_at_least_once_too() -> N
     assert verdict_of(killed(record), JudgedCell(ALO, faults=("after-commit:kill",))) == (Verdict.KEPT, "")
 
 
-@pytest.mark.parametrize(("guarantee", "code", "at"), [(AMO, "LOSS", 0), (ALO, "DUP", 1)])
-def test_no_failure_explains_anomalies_of_a_batch_done_before_it(guarantee: str, code: str, at: int) -> None:
-    rows = WORLD.rows[1:] if code == "LOSS" else [*WORLD.rows, WORLD.rows[0]]
-    line = {"kind": "batch", "end_offsets": {"0": 1000, "1": 1000}}
-    done = [{**line, "batch": 2, "t_us": 1_000}, {**line, "batch": 3, "t_us": 9_000}]
+@pytest.mark.parametrize(("guarantee", "code"), [(AMO, "LOSS"), (ALO, "DUP")])
+def test_rows_that_no_failure_touched_break_a_run_with_failures(guarantee: str, code: str) -> None:
+    record = killed(make_record(WORLD, WORLD.rows[1:] if code == "LOSS" else [*WORLD.rows, WORLD.rows[0]]))
     asked = JudgedCell(guarantee, faults=("after-commit:kill",))
 
-    def judged(batch: int, progress: list[dict[str, Any]]) -> str:
-        record = replace(
-            make_record(WORLD, rows), hits=Lines(({**hit(), "t_us": 5_000},)), progress=Lines(tuple(progress)),
-            timeline=after("pipeline-killed"),
-        )  # fmt: skip
-        found = {batch: (1, 0) if at == 0 else (0, 1)}
-        return judge(audit(record), record, asked, rows_of_batches=found).verdict
+    def judged(excuses: Excuses) -> tuple[str, str]:
+        verdict = judge(audit(record), record, asked, excuses=excuses)
+        return verdict.verdict, " | ".join(verdict.reasons)
 
-    assert judged(2, done) == Verdict.BROKEN
-    assert judged(3, done) == Verdict.KEPT
-    again = {**line, "batch": 2, "t_us": 9_500}
-    assert judged(2, [*done, again]) == Verdict.KEPT  # run again after the failure, from an older checkpoint
-    assert judged(2, [*done, {**again, "recovered": True}]) == Verdict.BROKEN  # reported again, not run again
-    assert judged(-1, done) == Verdict.KEPT
+    assert judged(Excuses()) == (Verdict.KEPT, "")
+    assert judged(Excuses(missing={code: 1}))[1].startswith(f"{code}: 1, and no failure touched 1 of these rows")
+    assert judged(Excuses(missing={"LOSS" if code == "DUP" else "DUP": 1})) == (Verdict.KEPT, "")
+    note = f"{code}: 1 rows are of no batch or position in progress.jsonl, so a failure may have touched them"
+    assert judged(Excuses(unknown={code: 1})) == (Verdict.KEPT, note)
+    assert judged(Excuses(unknown={"LOSS" if code == "DUP" else "DUP": 1})) == (Verdict.KEPT, "")
 
 
 def test_a_run_whose_log_was_not_read_to_its_end_is_unknown() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from oncebench.audit.python.audit import audit
-from oncebench.audit.verdict import EXIT_EVENTS, NOT_FINISHED, Judgement, Verdict, judge
+from oncebench.audit.verdict import NOT_FINISHED, Judgement, Verdict, judge
 from oncebench.record.json_lines import Lines
 from oncebench.record.traits import EARLIER
 from tests.unit.audit.test_verdict import ALO, AMO, EO, WORLD, JudgedCell, hit, interrupted, make_record, verdict_of
@@ -25,38 +25,6 @@ from tests.unit.audit.test_verdict import ALO, AMO, EO, WORLD, JudgedCell, hit, 
 def test_a_requested_or_acting_fault_counts_as_a_failure(asked: JudgedCell, parts: dict[str, Any]) -> None:
     assert verdict_of(make_record(WORLD, WORLD.rows[1:], **parts), asked)[0] == Verdict.VACUOUS
     assert verdict_of(make_record(WORLD, WORLD.rows[1:]), JudgedCell(AMO))[0] == Verdict.BROKEN
-
-
-def of_batch(done_us: int, asked: JudgedCell, **parts: Any) -> str:
-    """The verdict on a run whose one batch was done at `done_us` and has lost a row."""
-    line = {"kind": "batch", "batch": 3, "end_offsets": {"0": 1000, "1": 1000}, "t_us": done_us}
-    record = make_record(WORLD, WORLD.rows[1:], progress=Lines((line,)), **parts)
-    return judge(audit(record), record, asked, rows_of_batches={3: (1, 0)}).verdict
-
-
-@pytest.mark.parametrize("event", sorted(EXIT_EVENTS))
-def test_an_unintended_exit_does_not_explain_a_batch_done_before_it(event: str) -> None:
-    for done_us, expected in ((4_999, Verdict.BROKEN), (5_000, Verdict.KEPT)):
-        timeline = Lines(({"t_us": 5_000, "event": event}, {"t_us": 9_000, "event": "drained"}))
-        assert of_batch(done_us, JudgedCell(AMO), timeline=timeline) == expected
-
-
-@pytest.mark.parametrize("done_us", [0, 9_000])
-@pytest.mark.parametrize("asked", [JudgedCell(AMO, faults=("after-commit:kill",)), JudgedCell(AMO, random_kills=1)])
-def test_a_fault_that_was_not_hit_does_not_explain_a_done_batch(asked: JudgedCell, done_us: int) -> None:
-    assert of_batch(done_us, asked) == Verdict.BROKEN
-
-
-def test_a_missed_fault_breaks_a_run_only_if_a_done_batch_lost_rows() -> None:
-    progress = Lines(({"kind": "batch", "batch": 3, "end_offsets": {"0": 1000, "1": 1000}, "t_us": 9_000},))
-    record = make_record(WORLD, WORLD.rows[1:], progress=progress)
-    asked = JudgedCell(AMO, faults=("after-commit:kill",))
-    for batch, rows, expected in (
-        (3, (1, 0), Verdict.BROKEN),
-        (3, (0, 1), Verdict.VACUOUS),
-        (4, (1, 0), Verdict.VACUOUS),
-    ):
-        assert judge(audit(record), record, asked, rows_of_batches={batch: rows}).verdict == expected
 
 
 def test_a_disagreement_of_the_auditors_makes_the_run_unknown() -> None:
@@ -94,7 +62,14 @@ def test_a_load_without_all_its_answers_is_unknown_at_best() -> None:
     reason = "3 events of the load have no answer from Kafka: the generator did not wait for it"
     assert judged(None, 0) == (Verdict.UNKNOWN, reason)
     assert judged(WORLD.rows[1:], 0)[0] == Verdict.BROKEN
-    assert judged(None, -1)[0] == Verdict.KEPT  # an error is an answer
+
+
+def test_events_of_the_load_that_failed_are_noted() -> None:
+    record = make_record(WORLD)
+    acked = record.ledger.acked_us.copy()
+    acked[:3] = -7
+    note = "3 events of the load failed, so the load was smaller than planned"
+    assert verdict_of(replace(record, ledger=replace(record.ledger, acked_us=acked))) == (Verdict.KEPT, note)
 
 
 def test_a_run_that_lost_a_generator_is_unknown_at_best_and_names_it() -> None:

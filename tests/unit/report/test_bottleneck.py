@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from oncebench.observe.resources import Use
+from oncebench.record import Ledger
 from oncebench.report.measures.bottleneck import Bottleneck, bottleneck, of_run
 from oncebench.scenario.cell import Cell
 
@@ -62,6 +63,10 @@ def test_a_pipeline_that_waits_for_its_trigger_has_no_slow_part() -> None:
     assert found(trigger_ms=100) != Bottleneck("trigger", "", None, 0.4)
 
 
+_NOTHING: Any = np.zeros(0, np.int64)
+NO_EVENTS = Ledger(**dict.fromkeys(Ledger.__dataclass_fields__, _NOTHING))
+
+
 def test_nothing_measured_means_no_bottleneck() -> None:
     assert bottleneck({}, 0.0, 2, dict.fromkeys(SPLIT, None), 0, None) is None
 
@@ -69,7 +74,7 @@ def test_nothing_measured_means_no_bottleneck() -> None:
 @pytest.mark.parametrize("faults", [(), ("after-commit:kill",)])
 def test_a_run_with_a_fault_has_no_bottleneck(faults: tuple[str, ...]) -> None:
     end: Any = SimpleNamespace(items=({"t_us": 10_000_000, "event": "drained"},))
-    record: Any = SimpleNamespace(timeline=end, load_status=())
+    record: Any = SimpleNamespace(timeline=end, load_status=(), ledger=NO_EVENTS)
     cell = Cell("kafka", "exactly-once", "two-phase", faults=faults)
     limit = of_run(record, cell, IDLE, {"measured_from_us": 0, "environment": {"cores": 2}}, SPLIT)
     assert (limit is None) == bool(faults)
@@ -81,9 +86,7 @@ def test_one_late_generator_of_several_is_the_bottleneck(late_ms: tuple[float, f
     """Over all events it may be late for less than one in a hundred, but its own sessions are late."""
     end: Any = SimpleNamespace(items=({"t_us": 10_000_000, "event": "drained"},))
     lines = tuple(SimpleNamespace(items=({"summary": {"lateness_ms": {"p99": ms, "max": ms}}},)) for ms in late_ms)
-    nothing = np.zeros(0, np.int64)
-    ledger = SimpleNamespace(session=nothing, scheduled_us=nothing, sent_us=nothing, acked_us=nothing)
-    record: Any = SimpleNamespace(timeline=end, load_status=lines, ledger=ledger, plan=SimpleNamespace(started_us=0))
+    record: Any = SimpleNamespace(timeline=end, load_status=lines, ledger=NO_EVENTS, plan=SimpleNamespace(started_us=0))
     cell = Cell("kafka", "exactly-once", "two-phase", generators=2)
     limit = of_run(record, cell, IDLE, {"measured_from_us": 0, "environment": {"cores": 2}}, SPLIT)
     assert limit is not None

@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from loadgen.workloads import LATE_BY_US
 from loadgen.workloads import WORKLOADS as PLANNED
 from oncebench.audit.python.workloads.answers import ANSWERS
+from oncebench.audit.python.workloads.windows import LATE_IN_KEY_US
 from oncebench.audit.sql.tables import WORKLOADS as COUNTED
 from oncebench.errors import UserError
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import require_possible
-from oncebench.scenario.workloads import WORKLOADS
+from oncebench.scenario.workloads import LONGEST_S, WORKLOADS
 from pipeline.config import WINDOWS
 from pipeline.workloads.queries import QUERIES
 
@@ -35,12 +37,19 @@ def test_windows_run_with_a_rate_and_a_kill() -> None:
         (replace(CELL, open_sessions=5), "no sessions in the state"),
         (replace(CELL, max_events_per_batch=500), "far ahead of another"),
         (replace(CELL, faults=("after-commit:lose-checkpoint",)), "takes the watermark away"),
+        (replace(CELL, rate=100.0, sessions=3_001), "late for 50 minutes"),
+        (replace(CELL, generators=2), "older events of the others"),
     ],
 )
 def test_windows_refuse_what_leaves_a_late_event_in_doubt(cell: Cell, why: str) -> None:
     with pytest.raises(UserError, match=f"^--workload windows: .*{why}"):
         require_possible([cell])
     require_possible([replace(cell, workload="sessions")])
+
+
+def test_windows_run_as_long_as_their_late_events_are_late() -> None:
+    require_possible([replace(CELL, rate=100.0, sessions=3_000)])
+    assert LONGEST_S * 1e6 < LATE_IN_KEY_US < LATE_BY_US
 
 
 def test_a_workload_is_in_the_title_and_in_the_command() -> None:

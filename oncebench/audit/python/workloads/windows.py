@@ -5,8 +5,8 @@ has the number of these events, the sum of their values, the sum of (seq + 1) * 
 
 Which windows are expected depends on the input and the ledger alone:
 
-- A window is **late** if it ended more than LATE_US before the load began. The generator plans such events. The
-  watermark had passed their windows before the load, so each of them was dropped.
+- A window is **late** if it ended more than LATE_IN_KEY_US before the newest event of its key, or before the load. The
+  generator plans such events. The watermark had passed their windows before the load, so each of them was dropped.
 - A window is **open** if it begins after the last planned event of the load. Only the events that close the other
   windows are in such a window.
 - Every other window is expected, with all its events. The generator held newer events back until the older ones were in
@@ -35,7 +35,8 @@ from oncebench.record import Record
 
 WINDOW_US = 100_000
 DELAY_US = 3_000_000
-LATE_US = 1_800_000_000  # half an hour; planned late events are an hour old, and a warm-up takes minutes
+# 55 minutes. The other events of a key are less old than the load is long, 50 minutes at most, and late ones an hour.
+LATE_IN_KEY_US = 3_300_000_000
 
 
 def expected_windows(record: Record) -> Expected:
@@ -54,7 +55,9 @@ def expected_windows(record: Record) -> Expected:
     np.add.at(checksum, window, (events.seq.astype(np.int64) + 1) * (number + 1))
     start_us = (pairs % slots + first) * WINDOW_US
     names = [f"{keys[key]}@{at // 1000}" for key, at in zip((pairs // slots).tolist(), start_us.tolist(), strict=True)]
-    late = start_us + WINDOW_US <= record.plan.started_us - LATE_US
+    newest_us = np.full(len(keys), record.plan.started_us, np.int64)
+    np.maximum.at(newest_us, events.key, events.scheduled_us)
+    late = start_us + WINDOW_US <= newest_us[pairs // slots] - LATE_IN_KEY_US
     expected = np.flatnonzero(~late & (start_us <= record.ledger.scheduled_us.max(initial=0)))
     others = np.flatnonzero(np.isin(np.arange(len(pairs)), expected, invert=True))
     ended_us = start_us[expected] + WINDOW_US
