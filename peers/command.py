@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from oncebench.commands.run import require_writable, run_one
+from oncebench.commands.run import require_writable
 from oncebench.commands.shared.options import (
     MAX_PARTITIONS,
     GroupedCommand,
@@ -28,6 +28,7 @@ from oncebench.commands.shared.options import (
 )
 from oncebench.downloads.java import Java
 from oncebench.errors import ExitCode, UserError
+from oncebench.experiments.workspace import Workspace, run_one
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.kafka_access.connection import is_secured
 from oncebench.lab.engine import Engine
@@ -121,7 +122,7 @@ def command(peer: Peer) -> click.Command:
         refuse_idle_outage(cell)
         peer.check(cell)
         place = work_dir or default_work_dir(peer.name)
-        report = run_one(cell, place, kafka, keep, lambda lab: peer.engine(cell, lab.java))
+        report = run_one(cell, Workspace(place, kafka, keep, engine=lambda cell, lab: peer.engine(cell, lab.java)))
         Results(LOCAL, f"{peer.name}-{stamp()}").add(report)
         if json_path == "-":
             click.echo(json.dumps(report, indent=1))

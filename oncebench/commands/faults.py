@@ -22,23 +22,21 @@ from oncebench.commands.shared.kafka import kafka_options
 from oncebench.commands.shared.options import (
     MAX_FIRST_SEED,
     brokers_option,
-    keep_option,
     open_sessions_option,
     publish_option,
     refuse_idle_brokers,
     refuse_idle_servers,
     replication_option,
-    start_timeout_option,
-    work_dir_option,
     workload_option,
 )
 from oncebench.commands.shared.postgres import postgres_option
 from oncebench.commands.shared.spark import cluster_option
+from oncebench.commands.shared.workspace import workspace_options
 from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.series import run_series
-from oncebench.kafka_access.access import KafkaAccess
+from oncebench.experiments.workspace import Workspace
 from oncebench.report.report import numbered
-from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
+from oncebench.report.results import LOCAL, PUBLISHED, Results, stamp
 from oncebench.report.schema import Report
 from oncebench.report.tables import fault_matrix, fault_text
 from oncebench.scenario.cell import Cell
@@ -123,9 +121,7 @@ class _Share(click.ParamType[tuple[int, int]]):
 @kafka_options("Your own Kafka, without faults of the broker; without the option, a broker is started.")
 @publish_option
 @postgres_option
-@work_dir_option
-@keep_option
-@start_timeout_option
+@workspace_options
 def faults(
     sinks: tuple[str, ...],
     only: str | None,
@@ -140,11 +136,8 @@ def faults(
     checkpoint: str,
     resume: tuple[Path, ...],
     share: tuple[int, int],
-    kafka: KafkaAccess | None,
     publish: bool,
-    work_dir: Path | None,
-    keep: bool,
-    start_timeout_s: float,
+    workspace: Workspace,
 ) -> None:
     """Run every possible fault on every sink, guarantee and variant, and judge each.
 
@@ -172,10 +165,10 @@ def faults(
         replication=replication, workers=workers, checkpoint=checkpoint,
     )  # fmt: skip
     check_checkpoint(base)
-    refuse_idle_brokers([base], kafka)
+    refuse_idle_brokers([base], workspace.kafka)
     if (why := WORKLOADS[workload].why_not(base)) is not None:
         raise UserError(f"--workload {workload}: {why}", exit_code=ExitCode.USAGE)
-    wanted, started = [*dict.fromkeys(families or EVERYDAY)], ours(kafka)
+    wanted, started = [*dict.fromkeys(families or EVERYDAY)], ours(workspace.kafka)
     planned = cells(chosen, wanted, base, seeds_for(seeds), started)
     no_point, not_here = left_out(chosen, wanted, base, started)
     if not planned:
@@ -203,11 +196,8 @@ def faults(
     try:
         if remaining:
             require_store(base)
-            place = work_dir or default_work_dir("faults")
             with suppress_interruption():
-                reports.extend(
-                    run_series(remaining, results, kafka, place, keep, failed_runs, start_timeout_s=start_timeout_s)
-                )
+                reports.extend(run_series(remaining, results, workspace, failed_runs))
     finally:
         found = fault_matrix.cells_of(reports)
         if found:

@@ -19,18 +19,14 @@ from oncebench.certify.junit import junit
 from oncebench.certify.kept import STRENGTH, Outcome, keeps, proven
 from oncebench.certify.request import Request
 from oncebench.certify.runs import RunSettings, check, run_all, run_prices
-from oncebench.commands.shared.options import (
-    MAX_FIRST_SEED,
-    GroupedCommand,
-    keep_option,
-    start_timeout_option,
-    work_dir_option,
-)
+from oncebench.commands.shared.options import MAX_FIRST_SEED, GroupedCommand
 from oncebench.commands.shared.utf8 import refuse_other_bytes
+from oncebench.commands.shared.workspace import workspace_options
 from oncebench.commands.shared.writable import refuse_unwritable, refuse_unwritable_results, write_whole
 from oncebench.delivery.errors import PipelineError
 from oncebench.errors import ExitCode, Interrupted, UserError
-from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
+from oncebench.experiments.workspace import Workspace
+from oncebench.report.results import LOCAL, Results, stamp
 
 
 @click.command(cls=GroupedCommand)
@@ -120,9 +116,7 @@ from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
     show_default=True,
     help="Folder for the reports, the certificate and JUnit XML.",
 )
-@work_dir_option
-@keep_option
-@start_timeout_option
+@workspace_options
 def certify(
     function: str,
     spark_format: str,
@@ -137,9 +131,7 @@ def certify(
     certificate_path: Path | None,
     junit_path: Path | None,
     results_folder: Path,
-    work_dir: Path | None,
-    keep: bool,
-    start_timeout_s: float,
+    workspace: Workspace,
 ) -> None:
     """Find the guarantee that your own foreachBatch function keeps.
 
@@ -180,7 +172,7 @@ def certify(
         check({**given, "write": beside})
     request = Request(given, seed, require, beside)
     results = Results(results_folder, f"certify-{stamp()}")
-    settings = RunSettings(request, results, work_dir or default_work_dir("certify"), keep, start_timeout_s)
+    settings = RunSettings(request, results, workspace)
     outcomes: list[Outcome] = []
     for outcome in run_all(settings, only):
         outcomes.append(outcome)
@@ -217,9 +209,10 @@ def _prices(settings: RunSettings) -> tuple[list[str], bool]:
 
     A failure and Ctrl-C become a line, so that the certificate is written all the same.
     """
-    place = settings.place.with_name(f"{settings.place.name}-price")
+    folder = settings.workspace.folder
+    apart = replace(settings.workspace, folder=folder.with_name(f"{folder.name}-price"))
     try:
-        return [each.text for each in run_prices(replace(settings, place=place))], False
+        return [each.text for each in run_prices(replace(settings, workspace=apart))], False
     except KeyboardInterrupt:  # the second Ctrl-C
         return ["not measured: interrupted"], True
     except (UserError, PipelineError, OSError) as error:
