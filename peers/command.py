@@ -23,9 +23,9 @@ from oncebench.commands.shared.options import (
     keep_option,
     load_options,
     outage_option,
-    refuse_idle_outage,
     work_dir_option,
 )
+from oncebench.commands.shared.refusals import refuse
 from oncebench.downloads.java import Java
 from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.workspace import Workspace, run_one
@@ -119,7 +119,7 @@ def command(peer: Peer) -> click.Command:
                 exit_code=ExitCode.USAGE,
             )
         cell = replace(base_cell(**options), sink=sink, guarantee=guarantee, variant=variant)
-        refuse_idle_outage(cell)
+        refuse([cell], kafka)
         peer.check(cell)
         place = work_dir or default_work_dir(peer.name)
         report = run_one(cell, Workspace(place, kafka, keep, engine=lambda cell, lab: peer.engine(cell, lab.java)))

@@ -21,11 +21,9 @@ from oncebench.commands.shared.options import (
     cell_options,
     load_options,
     publish_option,
-    refuse_idle_brokers,
-    refuse_idle_on_lost,
-    refuse_idle_servers,
 )
 from oncebench.commands.shared.postgres import postgres_option
+from oncebench.commands.shared.refusals import refuse
 from oncebench.commands.shared.workspace import workspace_options
 from oncebench.commands.shared.writable import refuse_unwritable_results
 from oncebench.errors import ExitCode, Interrupted, UserError
@@ -36,11 +34,9 @@ from oncebench.report.comparisons import comparison
 from oncebench.report.results import LOCAL, PUBLISHED, Results, stamp
 from oncebench.report.schema import Report
 from oncebench.scenario.cell import Cell
-from oncebench.scenario.fault_check import require_possible
 from oncebench.scenario.profiles import PROFILES, Profile, by_profile
 from oncebench.scenario.rounds import in_rounds
 from oncebench.scenario.sweeps import SWEEPS
-from oncebench.servers.sink_servers import ours
 
 _ELSEWHERE = "Correct this, or run the command in another folder"
 FEW_RUNS = 3  # no estimate of the duration for so few runs
@@ -151,11 +147,8 @@ def compare(
             where = "the scenarios have" if scenarios else f"profile {profile} has"
             raise UserError(f"{where} no healthy cell, and a sweep runs healthy cells only", exit_code=ExitCode.USAGE)
     cells = _select(cells, name, only)
-    refuse_idle_servers(cell.sink for cell in cells)
-    refuse_idle_on_lost(cells)
-    refuse_idle_brokers(cells, workspace.kafka)
+    refuse(cells, workspace.kafka)
     refuse_unwritable_results("the results in", PUBLISHED if publish else LOCAL, _ELSEWHERE)
-    require_possible(cells, ours(workspace.kafka))
     rounds = in_rounds(cells, repeat or (1 if scenarios else chosen_profile.repeat))
     results = Results(PUBLISHED if publish else LOCAL, f"{'scenarios' if scenarios else profile}-{stamp()}")
     reports: list[Report] = []

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from loadgen.session import EVENTS_PER_SESSION
-from oncebench.commands.shared.checkpoint import check_checkpoint, checkpoint_option, require_store
+from oncebench.commands.shared.checkpoint import checkpoint_option, require_store
 from oncebench.commands.shared.failed_runs import FailedRuns
 from oncebench.commands.shared.interruption import (
     ResumableCommand,
@@ -24,12 +24,11 @@ from oncebench.commands.shared.options import (
     brokers_option,
     open_sessions_option,
     publish_option,
-    refuse_idle_brokers,
-    refuse_idle_servers,
     replication_option,
     workload_option,
 )
 from oncebench.commands.shared.postgres import postgres_option
+from oncebench.commands.shared.refusals import refuse
 from oncebench.commands.shared.spark import cluster_option
 from oncebench.commands.shared.workspace import workspace_options
 from oncebench.errors import ExitCode, UserError
@@ -164,10 +163,6 @@ def faults(
         "", "", "", rate=RATE, seed=seed, workload=workload, open_sessions=open_sessions, brokers=brokers,
         replication=replication, workers=workers, checkpoint=checkpoint,
     )  # fmt: skip
-    check_checkpoint(base)
-    refuse_idle_brokers([base], workspace.kafka)
-    if (why := WORKLOADS[workload].why_not(base)) is not None:
-        raise UserError(f"--workload {workload}: {why}", exit_code=ExitCode.USAGE)
     wanted, started = [*dict.fromkeys(families or EVERYDAY)], ours(workspace.kafka)
     planned = cells(chosen, wanted, base, seeds_for(seeds), started)
     no_point, not_here = left_out(chosen, wanted, base, started)
@@ -176,7 +171,7 @@ def faults(
         raise UserError(
             why if chosen else "no row of the matrix matches; see `oncebench list`", exit_code=ExitCode.USAGE
         )
-    refuse_idle_servers(row.sink for row in chosen)
+    refuse(planned, workspace.kafka)
     for file in resume:
         if file.suffix != ".jsonl":
             raise UserError(f"--resume {file}: give a file of reports (.jsonl)", exit_code=ExitCode.USAGE)

@@ -14,11 +14,9 @@ from oncebench.commands.shared.options import (
     base_cell,
     cell_options,
     load_options,
-    refuse_idle_brokers,
-    refuse_idle_on_lost,
-    refuse_idle_servers,
 )
 from oncebench.commands.shared.postgres import postgres_option
+from oncebench.commands.shared.refusals import refuse
 from oncebench.commands.shared.workspace import workspace_options
 from oncebench.downloads.java import find_java
 from oncebench.errors import ExitCode, UserError
@@ -28,9 +26,7 @@ from oncebench.profiling.profilers import Profilers, Tools
 from oncebench.profiling.result import describe, write_pages
 from oncebench.report.comparisons.sustained import backlog_in_latency
 from oncebench.scenario.cell import Cell
-from oncebench.scenario.fault_check import require_possible
 from oncebench.scenario.supports import support_of
-from oncebench.servers.sink_servers import ours
 
 # Seconds by which the load outlasts the samples. The profilers start one after the other, and py-spy writes its file.
 MARGIN_S = 6.0
@@ -78,8 +74,7 @@ def profile(
       oncebench profile --sink kafka --guarantee exactly-once --rate 3000
     """
     cell = _cell(sink, guarantee, variant, seconds, options)
-    refuse_idle_brokers([cell], workspace.kafka)
-    require_possible([cell], ours(workspace.kafka))
+    refuse([cell], workspace.kafka)
     tools = Tools.find()
     place = workspace.folder.resolve()
     with Profilers(tools, place / FOLDER, seconds) as profilers:
@@ -105,12 +100,10 @@ def _cell(sink: str, guarantee: str, variant: str | None, seconds: int, options:
     support = support_of(sink, guarantee, variant)
     if options["rate"] == "max":
         raise UserError("--rate max has no steady batches to profile. Give events per second", exit_code=ExitCode.USAGE)
-    refuse_idle_servers([sink])
     least_s = options["warmup_s"] + seconds + MARGIN_S
     if options["duration"] is None and options["sessions"] is None:
         options = {**options, "duration": least_s}
     cell = replace(base_cell(**options), sink=sink, guarantee=guarantee, variant=support.variant)
-    refuse_idle_on_lost([cell])
     if not cell.master.startswith("local[") or cell.workers:
         raise UserError(
             f"{cell.spark_text}: only a pipeline in one JVM can be profiled. Give local[2], for example",

@@ -15,22 +15,19 @@ from oncebench.commands.scenario_files.argument import read_scenario, settled
 from oncebench.commands.scenario_files.lines import refused_by_file
 from oncebench.commands.scenario_files.saved import refuse_as_new_file
 from oncebench.commands.scenario_files.saved import save as save_scenario
-from oncebench.commands.shared.checkpoint import check_checkpoint, checkpoint_option
+from oncebench.commands.shared.checkpoint import checkpoint_option
 from oncebench.commands.shared.options import (
     GroupedCommand,
     base_cell,
     cell_options,
     load_options,
     outage_option,
-    refuse_idle_brokers,
-    refuse_idle_on_lost,
-    refuse_idle_outage,
-    refuse_idle_servers,
     skew_option,
     workload_option,
 )
 from oncebench.commands.shared.postgres import given_postgres, postgres_option
 from oncebench.commands.shared.records import records_options, with_records
+from oncebench.commands.shared.refusals import refuse
 from oncebench.commands.shared.workspace import workspace_options
 from oncebench.commands.shared.writable import refuse_unwritable, refuse_unwritable_results, write_whole
 from oncebench.delivery.failpoints import FORM
@@ -42,10 +39,9 @@ from oncebench.report.report import FILE
 from oncebench.report.results import LOCAL, Results, stamp
 from oncebench.report.summary import summary
 from oncebench.scenario.cell import Cell
-from oncebench.scenario.fault_check import checked_fault, require_possible
+from oncebench.scenario.fault_check import checked_fault
 from oncebench.scenario.supports import support_of
 from oncebench.scenario.workloads import WORKLOADS
-from oncebench.servers.sink_servers import ours
 
 # Commands in reports of earlier versions have `--delivery`. They still run.
 EARLIER_NAMES = {"delivery": "guarantee"}
@@ -155,7 +151,6 @@ def asked_cell(context: click.Context, kafka: KafkaAccess | None) -> Cell:
     sink, guarantee, variant, faults = (options.pop(name) for name in ("sink", "guarantee", "variant", "faults"))
     with context.scope(cleanup=False), refused_by_file(context):
         support = support_of(sink, guarantee, variant)
-        refuse_idle_servers([sink])
         cell = replace(
             base_cell(**with_records(options)),
             sink=sink,
@@ -163,11 +158,7 @@ def asked_cell(context: click.Context, kafka: KafkaAccess | None) -> Cell:
             variant=support.variant,
             faults=tuple(map(checked_fault, faults)),
         )
-        refuse_idle_on_lost([cell])
-        refuse_idle_brokers([cell], kafka)
-        refuse_idle_outage(cell)
-        check_checkpoint(cell)
-        require_possible([cell], ours(kafka))
+        refuse([cell], kafka)
     return cell
 
 

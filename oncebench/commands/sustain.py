@@ -17,9 +17,9 @@ from oncebench.commands.shared.options import (
     MAX_FIRST_SEED,
     GroupedCommand,
     publish_option,
-    refuse_idle_servers,
 )
 from oncebench.commands.shared.postgres import postgres_option
+from oncebench.commands.shared.refusals import refuse
 from oncebench.commands.shared.workspace import workspace_options
 from oncebench.delivery.errors import PipelineError
 from oncebench.errors import ExitCode, Interrupted, UserError
@@ -129,10 +129,10 @@ def sustain(
     cells = [cell for cell in cells if all(word in cell.title for word in (only or "").split())]
     if not cells:
         raise UserError(f"no configuration has all words of {only!r}; see `oncebench list`", exit_code=ExitCode.USAGE)
-    refuse_idle_servers(cell.sink for cell in cells)
+    largest = [_at_rate(cell, min(HIGHEST, 4 * start), probe_s) for cell in cells]
+    refuse(largest, workspace.kafka)
     results = Results(PUBLISHED if publish else LOCAL, f"sustain-{stamp()}")
     click.echo(_estimate(cells, start, probe_s, precision, repeat), err=True)
-    largest = [_at_rate(cell, min(HIGHEST, 4 * start), probe_s) for cell in cells]
     found: dict[Cell, Found] = {}
     probes: list[Report] = []
     compared_at: dict[str, float] = {}
