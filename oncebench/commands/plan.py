@@ -18,10 +18,12 @@ from oncebench.commands.shared.options import (
     existing_path,
 )
 from oncebench.commands.shared.postgres import postgres_option
+from oncebench.commands.shared.refusals import given, refuse
 from oncebench.commands.shared.workspace import workspace_options
 from oncebench.errors import ExitCode, Interrupted, UserError
 from oncebench.experiments.series import at_least_s, run_series
 from oncebench.experiments.workspace import Workspace
+from oncebench.kafka_access.access import KafkaAccess
 from oncebench.planning.choice import choose, transaction_timeout_s
 from oncebench.planning.held_out import errors
 from oncebench.planning.model import fit
@@ -35,6 +37,8 @@ from oncebench.scenario.supports import is_two_phase, support_of
 
 # Long enough to notice an outage and to repair a common one by hand.
 USUAL_OUTAGE_S = 600.0
+# Options that only a run uses, besides those for Kafka.
+OF_RUNS = ("postgres", "work_dir", "keep", "start_timeout_s")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
 
 
@@ -106,11 +110,12 @@ def plan(
     support = support_of(sink, guarantee, variant)
     if measure and sources:
         raise UserError("--measure makes runs and --from names some. Give one of them", exit_code=ExitCode.USAGE)
-    if not measure and workspace.kafka is not None:
-        raise UserError("a Kafka is used by --measure only. Add --measure", exit_code=ExitCode.USAGE)
     if measure:
         cells = list(plan_cells(sink, guarantee, support.variant))
+        refuse(cells, workspace.kafka)
         sources = (_measure(cells, workspace),)
+    else:
+        _refuse_options_of_runs(workspace.kafka)
     measured = _points(sources, sink, guarantee, support.variant)
     costs = fit(measured)
     chosen = choose(costs, rate, p99_ms)
@@ -119,6 +124,13 @@ def plan(
     click.echo(plan_text(chosen, costs, timeout_s, outage_s))
     click.echo(errors_text(errors(measured)), nl=False)
     click.echo(f"\ntry it: {command_text(chosen, sink, guarantee, support.variant, timeout_s)}", err=True)
+
+
+def _refuse_options_of_runs(kafka: KafkaAccess | None) -> None:
+    options = click.get_current_context().command.params
+    idle = [each.opts[0] for each in options if each.name in OF_RUNS and given(each.name)]
+    for name in ["a Kafka", *idle] if kafka is not None else idle:
+        raise UserError(f"{name} is used by --measure only. Add --measure", exit_code=ExitCode.USAGE)
 
 
 def _measure(cells: Sequence[Cell], workspace: Workspace) -> Path:
