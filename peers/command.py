@@ -26,6 +26,7 @@ from oncebench.commands.shared.options import (
     work_dir_option,
 )
 from oncebench.commands.shared.refusals import refuse
+from oncebench.commands.shared.writable import new_results
 from oncebench.downloads.java import Java
 from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.workspace import Workspace, run_one
@@ -34,7 +35,7 @@ from oncebench.kafka_access.connection import is_secured
 from oncebench.lab.engine import Engine
 from oncebench.live.streams import outlive_readers
 from oncebench.measure import exit_code
-from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
+from oncebench.report.results import default_work_dir, stamp
 from oncebench.report.summary import summary
 from oncebench.scenario.cell import Cell
 from peers.variant import Form
@@ -121,9 +122,10 @@ def command(peer: Peer) -> click.Command:
         cell = replace(base_cell(**options), sink=sink, guarantee=guarantee, variant=variant)
         refuse([cell], kafka)
         peer.check(cell)
+        results = new_results(f"{peer.name}-{stamp()}")
         place = work_dir or default_work_dir(peer.name)
         report = run_one(cell, Workspace(place, kafka, keep, engine=lambda cell, lab: peer.engine(cell, lab.java)))
-        Results(LOCAL, f"{peer.name}-{stamp()}").add(report)
+        results.add(report)
         if json_path == "-":
             click.echo(json.dumps(report, indent=1))
         else:

@@ -25,20 +25,19 @@ from oncebench.commands.shared.options import (
 from oncebench.commands.shared.postgres import postgres_option
 from oncebench.commands.shared.refusals import refuse
 from oncebench.commands.shared.workspace import workspace_options
-from oncebench.commands.shared.writable import refuse_unwritable_results
+from oncebench.commands.shared.writable import new_results
 from oncebench.errors import ExitCode, Interrupted, UserError
 from oncebench.experiments.series import at_least_s, run_series
 from oncebench.experiments.workspace import Workspace
 from oncebench.measure import exit_code
 from oncebench.report.comparisons import comparison
-from oncebench.report.results import LOCAL, PUBLISHED, Results, stamp
+from oncebench.report.results import Results, stamp
 from oncebench.report.schema import Report
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.profiles import PROFILES, Profile, by_profile
 from oncebench.scenario.rounds import in_rounds
 from oncebench.scenario.sweeps import SWEEPS
 
-_ELSEWHERE = "Correct this, or run the command in another folder"
 FEW_RUNS = 3  # no estimate of the duration for so few runs
 # Printed last, because make reports only "Error 1".
 _MEANING: Mapping[int, str] = {
@@ -148,9 +147,8 @@ def compare(
             raise UserError(f"{where} no healthy cell, and a sweep runs healthy cells only", exit_code=ExitCode.USAGE)
     cells = _select(cells, name, only)
     refuse(cells, workspace.kafka)
-    refuse_unwritable_results("the results in", PUBLISHED if publish else LOCAL, _ELSEWHERE)
     rounds = in_rounds(cells, repeat or (1 if scenarios else chosen_profile.repeat))
-    results = Results(PUBLISHED if publish else LOCAL, f"{'scenarios' if scenarios else profile}-{stamp()}")
+    results = new_results(f"{'scenarios' if scenarios else profile}-{stamp()}", publish)
     reports: list[Report] = []
     failed_runs = FailedRuns()
     if len(rounds) > FEW_RUNS:

@@ -31,11 +31,12 @@ from oncebench.commands.shared.postgres import postgres_option
 from oncebench.commands.shared.refusals import refuse
 from oncebench.commands.shared.spark import cluster_option
 from oncebench.commands.shared.workspace import workspace_options
+from oncebench.commands.shared.writable import new_results, refuse_unwritable
 from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.series import run_series
 from oncebench.experiments.workspace import Workspace
 from oncebench.report.report import numbered
-from oncebench.report.results import LOCAL, PUBLISHED, Results, stamp
+from oncebench.report.results import Results, stamp
 from oncebench.report.schema import Report
 from oncebench.report.tables import fault_matrix, fault_text
 from oncebench.scenario.cell import Cell
@@ -175,11 +176,14 @@ def faults(
     for file in resume:
         if file.suffix != ".jsonl":
             raise UserError(f"--resume {file}: give a file of reports (.jsonl)", exit_code=ExitCode.USAGE)
+    whole = share[1] == 1
+    if resume and whole:
+        refuse_unwritable("--resume", resume[0])
+        results = Results.of(resume[0])
+    else:
+        results = new_results(f"faults-{stamp()}" if whole else f"faults-{stamp()}-{share[0]}", publish)
     for why, what in not_here.items():
         click.echo(f"left out: {', '.join(what)} ({why})", err=True)
-    name = f"faults-{stamp()}" if share[1] == 1 else f"faults-{stamp()}-{share[0]}"
-    continued = resume and share[1] == 1
-    results = Results.of(resume[0]) if continued else Results(PUBLISHED if publish else LOCAL, name)
     reports = _finished(resume)
     # A field that an older report lacks had its default value.
     done = [Cell("", "", "").as_json() | report["config"] for report in reports]

@@ -20,6 +20,7 @@ from oncebench.commands.shared.options import (
 from oncebench.commands.shared.postgres import postgres_option
 from oncebench.commands.shared.refusals import given, refuse
 from oncebench.commands.shared.workspace import workspace_options
+from oncebench.commands.shared.writable import new_results
 from oncebench.errors import ExitCode, Interrupted, UserError
 from oncebench.experiments.series import at_least_s, run_series
 from oncebench.experiments.workspace import Workspace
@@ -30,7 +31,7 @@ from oncebench.planning.model import fit
 from oncebench.planning.points import Point, points
 from oncebench.planning.text import command_text, errors_text, plan_text
 from oncebench.report.report import read_reports
-from oncebench.report.results import LOCAL, Results, stamp
+from oncebench.report.results import LOCAL, stamp
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.plan_cells import plan_cells
 from oncebench.scenario.supports import is_two_phase, support_of
@@ -134,7 +135,7 @@ def _refuse_options_of_runs(kafka: KafkaAccess | None) -> None:
 
 
 def _measure(cells: Sequence[Cell], workspace: Workspace) -> Path:
-    results = Results(LOCAL, f"plan-{stamp()}")
+    results = new_results(f"plan-{stamp()}")
     failed = FailedRuns()
     click.echo(f"{len(cells)} runs, about {at_least_s(cells) / 60:.0f} min", err=True)
     with suppress_interruption():

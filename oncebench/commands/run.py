@@ -29,14 +29,14 @@ from oncebench.commands.shared.postgres import given_postgres, postgres_option
 from oncebench.commands.shared.records import records_options, with_records
 from oncebench.commands.shared.refusals import refuse
 from oncebench.commands.shared.workspace import workspace_options
-from oncebench.commands.shared.writable import refuse_unwritable, refuse_unwritable_results, write_whole
+from oncebench.commands.shared.writable import new_results, refuse_unwritable, write_whole
 from oncebench.delivery.failpoints import FORM
 from oncebench.errors import ExitCode
 from oncebench.experiments.workspace import Workspace, run_one
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.measure import exit_code
 from oncebench.report.report import FILE
-from oncebench.report.results import LOCAL, Results, stamp
+from oncebench.report.results import stamp
 from oncebench.report.summary import summary
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import checked_fault
@@ -123,9 +123,9 @@ def run(
         save_scenario(save, context, cell, given_postgres(context))
         click.echo(f"{cell.title}\nRun it with: {shlex.join(['oncebench', 'run', str(save)])}")
         return
-    refuse_unwritable_results("the results in", LOCAL, "Correct this, or run the command in another folder")
+    results = new_results(f"run-{stamp()}")
     report = run_one(cell, workspace)
-    Results(LOCAL, f"run-{stamp()}").add(report)
+    results.add(report)
     if json_path == "-":
         click.echo(json.dumps(report, indent=1))
     else:

@@ -21,6 +21,7 @@ from oncebench.commands.shared.options import (
 from oncebench.commands.shared.postgres import postgres_option
 from oncebench.commands.shared.refusals import refuse
 from oncebench.commands.shared.workspace import workspace_options
+from oncebench.commands.shared.writable import new_results
 from oncebench.delivery.errors import PipelineError
 from oncebench.errors import ExitCode, Interrupted, UserError
 from oncebench.experiments.rate_search import Found, NoAnswer, fewest_rates, of_three, search
@@ -28,7 +29,7 @@ from oncebench.experiments.series import Run, at_least_s, open_series
 from oncebench.experiments.workspace import Workspace
 from oncebench.report.comparisons import sustained
 from oncebench.report.comparisons.paired import FEWEST_ROUNDS
-from oncebench.report.results import LOCAL, PUBLISHED, Results, stamp
+from oncebench.report.results import stamp
 from oncebench.report.schema import Report
 from oncebench.report.tables import cost_table
 from oncebench.scenario.cell import Cell
@@ -131,7 +132,7 @@ def sustain(
         raise UserError(f"no configuration has all words of {only!r}; see `oncebench list`", exit_code=ExitCode.USAGE)
     largest = [_at_rate(cell, min(HIGHEST, 4 * start), probe_s) for cell in cells]
     refuse(largest, workspace.kafka)
-    results = Results(PUBLISHED if publish else LOCAL, f"sustain-{stamp()}")
+    results = new_results(f"sustain-{stamp()}", publish)
     click.echo(_estimate(cells, start, probe_s, precision, repeat), err=True)
     found: dict[Cell, Found] = {}
     probes: list[Report] = []

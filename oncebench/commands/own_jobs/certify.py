@@ -166,7 +166,7 @@ def certify(
         raise UserError(f"--certificate and --junit name one file {junit_path}. Name two", exit_code=ExitCode.USAGE)
     refuse_unwritable("--certificate", certificate_path)
     refuse_unwritable("--junit", junit_path)
-    refuse_unwritable_results("--results", results_folder)
+    refuse_unwritable_results(results_folder, "--results", "Give another folder")
     check(given)
     if beside:
         check({**given, "write": beside})

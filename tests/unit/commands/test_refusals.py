@@ -19,6 +19,7 @@ from oncebench.errors import ExitCode, UserError
 from oncebench.scenario.cell import Cell
 from peers import command as peer
 from peers.flink.__main__ import main as flink
+from peers.headline import __main__ as headline
 
 # What starts runs. A module that imports one of these also imports `refuse`.
 STARTERS = {"run_one", "run_series", "open_series", "open_lab"}
@@ -40,7 +41,8 @@ RUNS = [
 def oncebench(command: ModuleType, *words: str) -> Any:
     """Calls the command of a module; returns what ended it, or its result."""
     name = command.__name__.rpartition(".")[2]
-    done = CliRunner().invoke(*((flink, words) if command is peer else (cli, (name, *words))))
+    own = {peer: flink, headline: headline.main}.get(command)
+    done = CliRunner().invoke(cli, (name, *words)) if own is None else CliRunner().invoke(own, words)
     return done.exception or done
 
 
@@ -104,3 +106,31 @@ def test_a_plan_without_runs_refuses_the_options_of_runs(words: tuple[str, ...])
     assert str(refused) == f"{words[0]} is used by --measure only. Add --measure"
     refused = oncebench(plan, *PLAN, "--bootstrap-servers", "b:1")
     assert str(refused) == "a Kafka is used by --measure only. Add --measure"
+
+
+@pytest.mark.parametrize(
+    ("command", "starter", "words"),
+    [each for each in RUNS if each[0] not in (profile, batches)] + [(headline, "run_series", ())],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_results_that_cannot_be_written_are_refused_before_a_run(
+    command: ModuleType, starter: str, words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(command, starter, lambda *_, **__: pytest.fail("a run was started"))
+    (tmp_path / "mine.toml").write_text('sink = "kafka"\nguarantee = "exactly-once"\n')
+    (tmp_path / "results").touch()
+    refused = oncebench(command, *words)
+    assert isinstance(refused, UserError), refused
+    assert str(refused).startswith("the results in results/local: results cannot be written (it is a file). ")
+    assert refused.exit_code == ExitCode.USAGE
+
+
+def test_a_resumed_series_is_refused_if_its_file_takes_no_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(faults, "run_series", lambda *_, **__: pytest.fail("a run was started"))
+    Path("reports.jsonl").symlink_to("/proc/sys/kernel/ostype")  # not even root may write this file
+    refused = oncebench(faults, "--sink", "kafka", "--resume", "reports.jsonl")
+    assert str(refused).startswith("--resume reports.jsonl: it cannot be written (")
