@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from loadgen.session import EVENTS_PER_SESSION
-from oncebench.commands.shared.checkpoint import checkpoint_option, require_store
+from oncebench.commands.shared.checkpoint import checkpoint_option
 from oncebench.commands.shared.failed_runs import FailedRuns
 from oncebench.commands.shared.interruption import (
     ResumableCommand,
@@ -194,7 +194,6 @@ def faults(
     before = len(reports)
     try:
         if remaining:
-            require_store(base)
             with suppress_interruption():
                 reports.extend(run_series(remaining, results, workspace, failed_runs))
     finally:

@@ -1,10 +1,10 @@
 """Opens what the runs of a command share: the work dir, the servers, and the event that Ctrl-C sets.
 
-Promise: a used work dir and a full disk are refused before a server starts. At the end every server is stopped, and
-then the large files are deleted, unless they are to be kept.
+Promise: a used work dir, a full disk and an unusable object store are refused before a server starts. At the end every
+server is stopped, and then the large files are deleted, unless they are to be kept.
 
-Failures: the work dir cannot be used (`UserError`), has too little room (`MissingEnvironment`), or a server does not
-start (see `open_lab`).
+Failures: the work dir cannot be used (`UserError`), or has too little room (`MissingEnvironment`). See also
+`prepare_stores` and `open_lab`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from oncebench.lab.broker import isolates
 from oncebench.lab.disk import prepare_disks
 from oncebench.lab.engine import SPARK, Engine
 from oncebench.lab.lab import START_TIMEOUT_S, Lab, open_lab
+from oncebench.lab.store import prepare_stores
 from oncebench.live.view import view
 from oncebench.measure import BULKY, measure
 from oncebench.report.schema import Report
@@ -92,6 +93,7 @@ class OpenWorkspace:
 def open_workspace(workspace: Workspace, cells: Sequence[Cell]) -> Iterator[OpenWorkspace]:
     """Opens a workspace for these cells, or for smaller cells of the same sinks."""
     prepare_disks(cells)
+    prepare_stores(cells)
     with open_work_dir(workspace.folder) as work, gently() as interrupted:
         refuse_used(work.path)
         require_free(work.path, bytes_needed(cells))
