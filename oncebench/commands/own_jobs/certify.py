@@ -20,6 +20,7 @@ from oncebench.certify.kept import STRENGTH, Outcome, keeps, proven
 from oncebench.certify.request import Request
 from oncebench.certify.runs import RunSettings, check, run_all, run_prices
 from oncebench.commands.shared.options import MAX_FIRST_SEED, GroupedCommand
+from oncebench.commands.shared.spark import check_setting
 from oncebench.commands.shared.utf8 import refuse_other_bytes
 from oncebench.commands.shared.workspace import workspace_options
 from oncebench.commands.shared.writable import refuse_unwritable, refuse_unwritable_results, write_whole
@@ -158,9 +159,12 @@ def certify(
             "--option has no effect on a function. It is an option of the sink of --format: leave it out",
             exit_code=ExitCode.USAGE,
         )
+    settings_of_spark = _pairs("--spark", spark_settings)
+    for name, value in settings_of_spark.items():
+        check_setting("--spark", name, value)
     given = {
         "write": function, "format": spark_format, "options": _pairs("--option", options), "read": reader,
-        "setup": setup, "cwd": _here(), "spark": _pairs("--spark", spark_settings),
+        "setup": setup, "cwd": _here(), "spark": settings_of_spark,
     }  # fmt: skip
     if certificate_path is not None and certificate_path == junit_path:
         raise UserError(f"--certificate and --junit name one file {junit_path}. Name two", exit_code=ExitCode.USAGE)
