@@ -5,7 +5,6 @@ The run is judged like a run of `oncebench run`.
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from typing import Any
 
 import click
 
-from oncebench.commands.run import require_writable
+from oncebench.commands.run import finish, require_writable
 from oncebench.commands.shared.options import (
     MAX_PARTITIONS,
     GroupedCommand,
@@ -34,9 +33,7 @@ from oncebench.kafka_access.access import KafkaAccess
 from oncebench.kafka_access.connection import is_secured
 from oncebench.lab.engine import Engine
 from oncebench.live.streams import outlive_readers
-from oncebench.measure import exit_code
 from oncebench.report.results import default_work_dir, stamp
-from oncebench.report.summary import summary
 from oncebench.scenario.cell import Cell
 from peers.variant import Form
 
@@ -126,13 +123,7 @@ def command(peer: Peer) -> click.Command:
         place = work_dir or default_work_dir(peer.name)
         report = run_one(cell, Workspace(place, kafka, keep, engine=lambda cell, lab: peer.engine(cell, lab.java)))
         results.add(report)
-        if json_path == "-":
-            click.echo(json.dumps(report, indent=1))
-        else:
-            click.echo(summary(report, place))
-            if json_path:
-                Path(json_path).write_text(json.dumps(report, indent=1), "utf-8")
-        sys.exit(ExitCode.INTERRUPTED if report["interrupted"] else exit_code([report]))
+        finish(report, place, json_path)
 
     return main
 

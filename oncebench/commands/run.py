@@ -7,7 +7,7 @@ import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -37,6 +37,7 @@ from oncebench.kafka_access.access import KafkaAccess
 from oncebench.measure import exit_code
 from oncebench.report.report import FILE
 from oncebench.report.results import stamp
+from oncebench.report.schema import Report
 from oncebench.report.summary import summary
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import checked_fault
@@ -126,12 +127,21 @@ def run(
     results = new_results(f"run-{stamp()}")
     report = run_one(cell, workspace)
     results.add(report)
+    finish(report, workspace.folder, json_path)
+
+
+def finish(report: Report, folder: Path, json_path: str | None) -> NoReturn:
+    """Prints the summary of a run, writes the report of --json, and ends the command with the exit code of the run.
+
+    Args:
+        folder: the work dir of the run.
+    """
     if json_path == "-":
         click.echo(json.dumps(report, indent=1))
     else:
-        click.echo(summary(report, workspace.folder))
+        click.echo(summary(report, folder))
         if json_path:
-            instead = f"instead of --json take the same report from {workspace.folder / FILE}"
+            instead = f"instead of --json take the same report from {folder / FILE}"
             write_whole(Path(json_path), json.dumps(report, indent=1), instead)
     sys.exit(ExitCode.INTERRUPTED if report["interrupted"] else exit_code([report]))
 
