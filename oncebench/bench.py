@@ -27,6 +27,7 @@ from oncebench.audit.verdict import FORBIDDEN, RULES, Verdict
 from oncebench.delivery.errors import PipelineError
 from oncebench.errors import Interrupted, UserError
 from oncebench.experiments.series import run_series
+from oncebench.experiments.workspace import Workspace
 from oncebench.report.measures.metrics import BY_NAME, METRICS, figure, flat_out
 from oncebench.report.results import Results, stamp
 from oncebench.report.schema import Report
@@ -97,7 +98,7 @@ def figures(sinks: Sequence[str] = (), rounds: int = 3, only: str = "") -> dict[
             planned = in_rounds(healthy, rounds) + in_rounds(killed, others) + in_rounds(at_once, others)
             before = len(reports) + len(failed)
             try:
-                reports.extend(run_series(planned, results, None, Path(folder) / sink, False, report_failure))
+                reports.extend(run_series(planned, results, Workspace(Path(folder) / sink), report_failure))
             except Interrupted:
                 raise
             except (UserError, PipelineError, OSError) as error:

@@ -5,8 +5,6 @@ The run is judged like a run of `oncebench run`.
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Any
 
 import click
 
-from oncebench.commands.run import require_writable, run_one
+from oncebench.commands.run import finish, require_writable
 from oncebench.commands.shared.options import (
     MAX_PARTITIONS,
     GroupedCommand,
@@ -22,18 +20,17 @@ from oncebench.commands.shared.options import (
     keep_option,
     load_options,
     outage_option,
-    refuse_idle_outage,
     work_dir_option,
 )
-from oncebench.commands.shared.writable import refuse_unwritable_results, write_whole
+from oncebench.commands.shared.refusals import refuse
+from oncebench.commands.shared.writable import new_results
 from oncebench.downloads.java import Java
 from oncebench.errors import ExitCode, UserError
+from oncebench.experiments.workspace import Workspace, run_one
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.kafka_access.connection import is_secured
 from oncebench.lab.engine import Engine
-from oncebench.measure import exit_code
-from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
-from oncebench.report.summary import summary
+from oncebench.report.results import default_work_dir, stamp
 from oncebench.scenario.cell import Cell
 from peers.variant import Form
 
@@ -109,7 +106,6 @@ def command(peer: Peer) -> click.Command:
         **options: Any,
     ) -> None:
         require_writable(json_path)
-        refuse_unwritable_results("the results in", LOCAL, "Correct this, or run the command in another folder")
         form.parse(variant)
         if kafka is not None and is_secured(kafka.client):
             raise UserError(
@@ -118,17 +114,12 @@ def command(peer: Peer) -> click.Command:
                 exit_code=ExitCode.USAGE,
             )
         cell = replace(base_cell(**options), sink=sink, guarantee=guarantee, variant=variant)
-        refuse_idle_outage(cell)
+        refuse([cell], kafka)
         peer.check(cell)
+        results = new_results(f"{peer.name}-{stamp()}")
         place = work_dir or default_work_dir(peer.name)
-        report = run_one(cell, place, kafka, keep, lambda lab: peer.engine(cell, lab.java))
-        Results(LOCAL, f"{peer.name}-{stamp()}").add(report)
-        if json_path == "-":
-            click.echo(json.dumps(report, indent=1))
-        else:
-            click.echo(summary(report, place))
-            if json_path:
-                write_whole(Path(json_path), json.dumps(report, indent=1), "take the report from results/local")
-        sys.exit(ExitCode.INTERRUPTED if report["interrupted"] else exit_code([report]))
+        report = run_one(cell, Workspace(place, kafka, keep, engine=lambda cell, lab: peer.engine(cell, lab.java)))
+        results.add(report)
+        finish(report, place, json_path)
 
     return main

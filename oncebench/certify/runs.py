@@ -26,6 +26,7 @@ from oncebench.certify.scenarios import AT_OWN_POINT, HEALTHY, Scenario, cell_of
 from oncebench.delivery.errors import PipelineError
 from oncebench.errors import ExitCode, Interrupted, UserError
 from oncebench.experiments.series import Run, open_series
+from oncebench.experiments.workspace import Workspace
 from oncebench.record.json_lines import read_lines
 from oncebench.report.measures.metrics import why_no_speed
 from oncebench.report.results import Results
@@ -42,16 +43,12 @@ class RunSettings:
     Attributes:
         request: the sink and the seed.
         results: gets the report of each run.
-        place: the work dir, which must be new or empty.
-        keep: whether the large files of a run stay in the work dir.
-        start_timeout_s: see `Lab`.
+        workspace: where the runs take place.
     """
 
     request: Request
     results: Results
-    place: Path
-    keep: bool
-    start_timeout_s: float
+    workspace: Workspace
 
     @property
     def function(self) -> bool:
@@ -68,7 +65,7 @@ class RunSettings:
 
     def open(self, expected: Sequence[Cell]) -> AbstractContextManager[tuple[Run, Event]]:
         """Opens the series of these runs, see `open_series`."""
-        return open_series(expected, self.results, None, self.place, self.keep, self.start_timeout_s)
+        return open_series(expected, self.results, self.workspace)
 
 
 def check(given: Mapping[str, Any]) -> None:
@@ -128,7 +125,7 @@ def _planned(settings: RunSettings, only: Sequence[str]) -> list[Scenario]:
 
 def _of_own_points(settings: RunSettings, only: Sequence[str], number: int) -> list[Scenario]:
     """Returns the scenarios of the sink's own failpoints, which the healthy run with this number has passed."""
-    trace = read_lines(settings.place / "cells" / f"{number:03d}" / "trace.jsonl").items
+    trace = read_lines(settings.workspace.folder / "cells" / f"{number:03d}" / "trace.jsonl").items
     found = of_own_points(str(line["point"]) for line in trace)
     possible = [*chosen(settings.function), *found]
     _refuse(_unknown(only, possible), possible)

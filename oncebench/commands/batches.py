@@ -17,10 +17,10 @@ from oncebench.commands.shared.options import (
     MAX_PARTITIONS,
     GroupedCommand,
     keep_option,
-    refuse_idle_servers,
     work_dir_option,
 )
 from oncebench.commands.shared.postgres import postgres_option
+from oncebench.commands.shared.refusals import refuse
 from oncebench.delivery.contract import Support
 from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.batches import WARM_ROUNDS
@@ -32,6 +32,7 @@ from oncebench.record.json_lines import read_lines
 from oncebench.report.results import default_work_dir
 from oncebench.report.tables.batches import table
 from oncebench.run.interrupt import gently
+from oncebench.scenario.cell import Cell
 from oncebench.scenario.supports import all_supports, installed, require_sinks
 from oncebench.servers.sink_servers import services
 from oncebench.sinks.registry import SINKS, suite_sinks
@@ -109,7 +110,7 @@ def batches(
       oncebench batches --sink kafka --rounds 50
     """
     arms = _arms(sinks, only)
-    refuse_idle_servers(arm.sink for arm in arms)
+    refuse([Cell(arm.sink, arm.support.guarantee, arm.support.variant) for arm in arms], kafka)
     with open_work_dir(work_dir or default_work_dir("batches")) as work, gently() as interrupted:
         refuse_used(work.path)
         with open_lab(work.path, kafka, {arm.sink for arm in arms}) as lab:

@@ -21,6 +21,7 @@ import click
 from click.core import ParameterSource
 
 from oncebench.bench import REPORTS, names
+from oncebench.commands.shared.writable import refuse_unwritable_results
 from oncebench.errors import ExitCode, MissingEnvironment, UserError
 from oncebench.report.results import LOCAL
 from oncebench.scenario.supports import require_sinks
@@ -102,6 +103,7 @@ def bench(
         raise UserError(
             f"no cell that can run here has all words of {only!r}; see `oncebench list`", exit_code=ExitCode.USAGE
         )
+    refuse_unwritable_results(LOCAL)
     environment = {
         **os.environ,
         "ONCEBENCH_BENCH_SINKS": " ".join(wanted),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -18,32 +19,25 @@ from oncebench.commands.shared.options import (
     GroupedCommand,
     base_cell,
     cell_options,
-    keep_option,
     load_options,
     publish_option,
-    refuse_idle_brokers,
-    refuse_idle_on_lost,
-    refuse_idle_servers,
-    start_timeout_option,
-    work_dir_option,
 )
 from oncebench.commands.shared.postgres import postgres_option
-from oncebench.commands.shared.writable import refuse_unwritable_results
+from oncebench.commands.shared.refusals import refuse
+from oncebench.commands.shared.workspace import workspace_options
+from oncebench.commands.shared.writable import new_results
 from oncebench.errors import ExitCode, Interrupted, UserError
 from oncebench.experiments.series import at_least_s, run_series
-from oncebench.kafka_access.access import KafkaAccess
+from oncebench.experiments.workspace import Workspace
 from oncebench.measure import exit_code
 from oncebench.report.comparisons import comparison
-from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
+from oncebench.report.results import Results, stamp
 from oncebench.report.schema import Report
 from oncebench.scenario.cell import Cell
-from oncebench.scenario.fault_check import require_possible
 from oncebench.scenario.profiles import PROFILES, Profile, by_profile
 from oncebench.scenario.rounds import in_rounds
 from oncebench.scenario.sweeps import SWEEPS
-from oncebench.servers.sink_servers import ours
 
-_ELSEWHERE = "Correct this, or run the command in another folder"
 FEW_RUNS = 3  # no estimate of the duration for so few runs
 # Printed last, because make reports only "Error 1".
 _MEANING: Mapping[int, str] = {
@@ -86,9 +80,7 @@ _MEANING: Mapping[int, str] = {
 @cell_options(warmup=by_profile(attrgetter("warmup_s")))
 @publish_option
 @postgres_option
-@work_dir_option
-@keep_option
-@start_timeout_option
+@workspace_options
 @click.pass_context
 def compare(
     context: click.Context,
@@ -99,11 +91,8 @@ def compare(
     only: str | None,
     sweep: str | None,
     repeat: int | None,
-    kafka: KafkaAccess | None,
     publish: bool,
-    work_dir: Path | None,
-    keep: bool,
-    start_timeout_s: float,
+    workspace: Workspace,
     **options: Any,
 ) -> None:
     """Run a profile of cells one after the other and print one table.
@@ -144,7 +133,8 @@ def compare(
     chosen_profile = PROFILES[profile]
     if scenarios:
         series = context.with_resource(open_scenarios(context, scenarios))
-        cells, kafka, start_timeout_s = series.cells, series.kafka, series.start_timeout_s
+        cells = series.cells
+        workspace = replace(workspace, kafka=series.kafka, start_timeout_s=series.start_timeout_s)
     else:
         cells = _of_profile(chosen_profile, options, sinks)
     name: Callable[[Cell], str] = attrgetter("title")
@@ -156,21 +146,16 @@ def compare(
             where = "the scenarios have" if scenarios else f"profile {profile} has"
             raise UserError(f"{where} no healthy cell, and a sweep runs healthy cells only", exit_code=ExitCode.USAGE)
     cells = _select(cells, name, only)
-    refuse_idle_servers(cell.sink for cell in cells)
-    refuse_idle_on_lost(cells)
-    refuse_idle_brokers(cells, kafka)
-    refuse_unwritable_results("the results in", PUBLISHED if publish else LOCAL, _ELSEWHERE)
-    require_possible(cells, ours(kafka))
+    refuse(cells, workspace.kafka)
     rounds = in_rounds(cells, repeat or (1 if scenarios else chosen_profile.repeat))
-    results = Results(PUBLISHED if publish else LOCAL, f"{'scenarios' if scenarios else profile}-{stamp()}")
+    results = new_results(f"{'scenarios' if scenarios else profile}-{stamp()}", publish)
     reports: list[Report] = []
     failed_runs = FailedRuns()
     if len(rounds) > FEW_RUNS:
         click.echo(f"{len(rounds)} runs, about {at_least_s(rounds) / 60:.0f} min", err=True)
     try:
-        place = work_dir or default_work_dir("compare")
         with suppress_interruption():
-            reports.extend(run_series(rounds, results, kafka, place, keep, failed_runs, brief, start_timeout_s))
+            reports.extend(run_series(rounds, results, workspace, failed_runs, brief))
     finally:  # print what was measured, also if a later cell or the clean-up failed
         if reports:
             _print(reports, results)

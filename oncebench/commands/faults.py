@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from loadgen.session import EVENTS_PER_SESSION
-from oncebench.commands.shared.checkpoint import check_checkpoint, checkpoint_option, require_store
+from oncebench.commands.shared.checkpoint import checkpoint_option
 from oncebench.commands.shared.failed_runs import FailedRuns
 from oncebench.commands.shared.interruption import (
     ResumableCommand,
@@ -22,23 +22,21 @@ from oncebench.commands.shared.kafka import kafka_options
 from oncebench.commands.shared.options import (
     MAX_FIRST_SEED,
     brokers_option,
-    keep_option,
     open_sessions_option,
     publish_option,
-    refuse_idle_brokers,
-    refuse_idle_servers,
     replication_option,
-    start_timeout_option,
-    work_dir_option,
     workload_option,
 )
 from oncebench.commands.shared.postgres import postgres_option
+from oncebench.commands.shared.refusals import refuse
 from oncebench.commands.shared.spark import cluster_option
+from oncebench.commands.shared.workspace import workspace_options
+from oncebench.commands.shared.writable import new_results, refuse_unwritable
 from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.series import run_series
-from oncebench.kafka_access.access import KafkaAccess
+from oncebench.experiments.workspace import Workspace
 from oncebench.report.report import numbered
-from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
+from oncebench.report.results import Results, stamp
 from oncebench.report.schema import Report
 from oncebench.report.tables import fault_matrix, fault_text
 from oncebench.scenario.cell import Cell
@@ -123,9 +121,7 @@ class _Share(click.ParamType[tuple[int, int]]):
 @kafka_options("Your own Kafka, without faults of the broker; without the option, a broker is started.")
 @publish_option
 @postgres_option
-@work_dir_option
-@keep_option
-@start_timeout_option
+@workspace_options
 def faults(
     sinks: tuple[str, ...],
     only: str | None,
@@ -140,11 +136,8 @@ def faults(
     checkpoint: str,
     resume: tuple[Path, ...],
     share: tuple[int, int],
-    kafka: KafkaAccess | None,
     publish: bool,
-    work_dir: Path | None,
-    keep: bool,
-    start_timeout_s: float,
+    workspace: Workspace,
 ) -> None:
     """Run every possible fault on every sink, guarantee and variant, and judge each.
 
@@ -171,11 +164,7 @@ def faults(
         "", "", "", rate=RATE, seed=seed, workload=workload, open_sessions=open_sessions, brokers=brokers,
         replication=replication, workers=workers, checkpoint=checkpoint,
     )  # fmt: skip
-    check_checkpoint(base)
-    refuse_idle_brokers([base], kafka)
-    if (why := WORKLOADS[workload].why_not(base)) is not None:
-        raise UserError(f"--workload {workload}: {why}", exit_code=ExitCode.USAGE)
-    wanted, started = [*dict.fromkeys(families or EVERYDAY)], ours(kafka)
+    wanted, started = [*dict.fromkeys(families or EVERYDAY)], ours(workspace.kafka)
     planned = cells(chosen, wanted, base, seeds_for(seeds), started)
     no_point, not_here = left_out(chosen, wanted, base, started)
     if not planned:
@@ -183,15 +172,18 @@ def faults(
         raise UserError(
             why if chosen else "no row of the matrix matches; see `oncebench list`", exit_code=ExitCode.USAGE
         )
-    refuse_idle_servers(row.sink for row in chosen)
+    refuse(planned, workspace.kafka)
     for file in resume:
         if file.suffix != ".jsonl":
             raise UserError(f"--resume {file}: give a file of reports (.jsonl)", exit_code=ExitCode.USAGE)
+    whole = share[1] == 1
+    if resume and whole:
+        refuse_unwritable("--resume", resume[0])
+        results = Results.of(resume[0])
+    else:
+        results = new_results(f"faults-{stamp()}" if whole else f"faults-{stamp()}-{share[0]}", publish)
     for why, what in not_here.items():
         click.echo(f"left out: {', '.join(what)} ({why})", err=True)
-    name = f"faults-{stamp()}" if share[1] == 1 else f"faults-{stamp()}-{share[0]}"
-    continued = resume and share[1] == 1
-    results = Results.of(resume[0]) if continued else Results(PUBLISHED if publish else LOCAL, name)
     reports = _finished(resume)
     # A field that an older report lacks had its default value.
     done = [Cell("", "", "").as_json() | report["config"] for report in reports]
@@ -202,12 +194,8 @@ def faults(
     before = len(reports)
     try:
         if remaining:
-            require_store(base)
-            place = work_dir or default_work_dir("faults")
             with suppress_interruption():
-                reports.extend(
-                    run_series(remaining, results, kafka, place, keep, failed_runs, start_timeout_s=start_timeout_s)
-                )
+                reports.extend(run_series(remaining, results, workspace, failed_runs))
     finally:
         found = fault_matrix.cells_of(reports)
         if found:

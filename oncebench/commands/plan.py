@@ -16,13 +16,14 @@ from oncebench.commands.shared.options import (
     MAX_OUTAGE_S,
     GroupedCommand,
     existing_path,
-    keep_option,
-    start_timeout_option,
-    work_dir_option,
 )
 from oncebench.commands.shared.postgres import postgres_option
+from oncebench.commands.shared.refusals import given, refuse
+from oncebench.commands.shared.workspace import workspace_options
+from oncebench.commands.shared.writable import new_results
 from oncebench.errors import ExitCode, Interrupted, UserError
 from oncebench.experiments.series import at_least_s, run_series
+from oncebench.experiments.workspace import Workspace
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.planning.choice import choose, transaction_timeout_s
 from oncebench.planning.held_out import errors
@@ -30,13 +31,15 @@ from oncebench.planning.model import fit
 from oncebench.planning.points import Point, points
 from oncebench.planning.text import command_text, errors_text, plan_text
 from oncebench.report.report import read_reports
-from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
+from oncebench.report.results import LOCAL, stamp
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.plan_cells import plan_cells
 from oncebench.scenario.supports import is_two_phase, support_of
 
 # Long enough to notice an outage and to repair a common one by hand.
 USUAL_OUTAGE_S = 600.0
+# Options that only a run uses, besides those for Kafka.
+OF_RUNS = ("postgres", "work_dir", "keep", "start_timeout_s")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
 
 
@@ -80,9 +83,7 @@ class _Duration(click.ParamType[float]):
 )
 @kafka_options()
 @postgres_option
-@work_dir_option
-@keep_option
-@start_timeout_option
+@workspace_options
 def plan(
     rate: float,
     guarantee: str,
@@ -92,10 +93,7 @@ def plan(
     outage_s: float,
     measure: bool,
     sources: tuple[Path, ...],
-    kafka: KafkaAccess | None,
-    work_dir: Path | None,
-    keep: bool,
-    start_timeout_s: float,
+    workspace: Workspace,
 ) -> None:
     """Plan cores, partitions, trigger and transaction time-out for a rate and a latency.
 
@@ -113,11 +111,12 @@ def plan(
     support = support_of(sink, guarantee, variant)
     if measure and sources:
         raise UserError("--measure makes runs and --from names some. Give one of them", exit_code=ExitCode.USAGE)
-    if not measure and kafka is not None:
-        raise UserError("a Kafka is used by --measure only. Add --measure", exit_code=ExitCode.USAGE)
     if measure:
         cells = list(plan_cells(sink, guarantee, support.variant))
-        sources = (_measure(cells, kafka, work_dir, keep, start_timeout_s),)
+        refuse(cells, workspace.kafka)
+        sources = (_measure(cells, workspace),)
+    else:
+        _refuse_options_of_runs(workspace.kafka)
     measured = _points(sources, sink, guarantee, support.variant)
     costs = fit(measured)
     chosen = choose(costs, rate, p99_ms)
@@ -128,16 +127,19 @@ def plan(
     click.echo(f"\ntry it: {command_text(chosen, sink, guarantee, support.variant, timeout_s)}", err=True)
 
 
-def _measure(
-    cells: Sequence[Cell], kafka: KafkaAccess | None, work_dir: Path | None, keep: bool, start_timeout_s: float
-) -> Path:
-    results = Results(LOCAL, f"plan-{stamp()}")
+def _refuse_options_of_runs(kafka: KafkaAccess | None) -> None:
+    options = click.get_current_context().command.params
+    idle = [each.opts[0] for each in options if each.name in OF_RUNS and given(each.name)]
+    for name in ["a Kafka", *idle] if kafka is not None else idle:
+        raise UserError(f"{name} is used by --measure only. Add --measure", exit_code=ExitCode.USAGE)
+
+
+def _measure(cells: Sequence[Cell], workspace: Workspace) -> Path:
+    results = new_results(f"plan-{stamp()}")
     failed = FailedRuns()
     click.echo(f"{len(cells)} runs, about {at_least_s(cells) / 60:.0f} min", err=True)
-    place = work_dir or default_work_dir("plan")
     with suppress_interruption():
-        made = run_series(cells, results, kafka, place, keep, failed, start_timeout_s=start_timeout_s)
-        done = sum(1 for _ in made)
+        done = sum(1 for _ in run_series(cells, results, workspace, failed))
     if done + len(failed.lines) < len(cells):
         raise Interrupted(progress_message(done, len(cells)))
     failed.repeat()

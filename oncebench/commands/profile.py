@@ -4,38 +4,29 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import click
 
 from loadgen.session import EVENTS_PER_SESSION
-from oncebench.commands.run import run_one
 from oncebench.commands.shared.options import (
     GroupedCommand,
     base_cell,
     cell_options,
-    keep_option,
     load_options,
-    refuse_idle_brokers,
-    refuse_idle_on_lost,
-    refuse_idle_servers,
-    start_timeout_option,
-    work_dir_option,
 )
 from oncebench.commands.shared.postgres import postgres_option
+from oncebench.commands.shared.refusals import refuse
+from oncebench.commands.shared.workspace import workspace_options
 from oncebench.downloads.java import find_java
 from oncebench.errors import ExitCode, UserError
-from oncebench.kafka_access.access import KafkaAccess
+from oncebench.experiments.workspace import Workspace, run_one
 from oncebench.measure import exit_code
 from oncebench.profiling.profilers import Profilers, Tools
 from oncebench.profiling.result import describe, write_pages
 from oncebench.report.comparisons.sustained import backlog_in_latency
-from oncebench.report.results import default_work_dir
 from oncebench.scenario.cell import Cell
-from oncebench.scenario.fault_check import require_possible
 from oncebench.scenario.supports import support_of
-from oncebench.servers.sink_servers import ours
 
 # Seconds by which the load outlasts the samples. The profilers start one after the other, and py-spy writes its file.
 MARGIN_S = 6.0
@@ -61,18 +52,13 @@ FOLDER = "profile"  # in the work dir
 @load_options(duration="--warmup plus --for plus 6")
 @cell_options()
 @postgres_option
-@work_dir_option
-@keep_option
-@start_timeout_option
+@workspace_options
 def profile(
     sink: str,
     guarantee: str,
     variant: str | None,
     seconds: int,
-    kafka: KafkaAccess | None,
-    work_dir: Path | None,
-    keep: bool,
-    start_timeout_s: float,
+    workspace: Workspace,
     **options: Any,
 ) -> None:
     """Show where the time and the CPU of a batch go, in one healthy run.
@@ -88,12 +74,11 @@ def profile(
       oncebench profile --sink kafka --guarantee exactly-once --rate 3000
     """
     cell = _cell(sink, guarantee, variant, seconds, options)
-    refuse_idle_brokers([cell], kafka)
-    require_possible([cell], ours(kafka))
+    refuse([cell], workspace.kafka)
     tools = Tools.find()
-    place = (work_dir or default_work_dir("profile")).resolve()
+    place = workspace.folder.resolve()
     with Profilers(tools, place / FOLDER, seconds) as profilers:
-        report = run_one(cell, place, kafka, keep, during=profilers, start_timeout_s=start_timeout_s)
+        report = run_one(cell, workspace, profilers)
     click.echo(f"{cell.title}: {report['verdict']}. Files: {place}", err=True)
     if report["interrupted"]:
         sys.exit(ExitCode.INTERRUPTED)
@@ -115,12 +100,10 @@ def _cell(sink: str, guarantee: str, variant: str | None, seconds: int, options:
     support = support_of(sink, guarantee, variant)
     if options["rate"] == "max":
         raise UserError("--rate max has no steady batches to profile. Give events per second", exit_code=ExitCode.USAGE)
-    refuse_idle_servers([sink])
     least_s = options["warmup_s"] + seconds + MARGIN_S
     if options["duration"] is None and options["sessions"] is None:
         options = {**options, "duration": least_s}
     cell = replace(base_cell(**options), sink=sink, guarantee=guarantee, variant=support.variant)
-    refuse_idle_on_lost([cell])
     if not cell.master.startswith("local[") or cell.workers:
         raise UserError(
             f"{cell.spark_text}: only a pipeline in one JVM can be profiled. Give local[2], for example",

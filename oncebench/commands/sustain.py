@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import click
@@ -17,21 +16,20 @@ from oncebench.commands.shared.kafka import kafka_options
 from oncebench.commands.shared.options import (
     MAX_FIRST_SEED,
     GroupedCommand,
-    keep_option,
     publish_option,
-    refuse_idle_servers,
-    start_timeout_option,
-    work_dir_option,
 )
 from oncebench.commands.shared.postgres import postgres_option
+from oncebench.commands.shared.refusals import refuse
+from oncebench.commands.shared.workspace import workspace_options
+from oncebench.commands.shared.writable import new_results
 from oncebench.delivery.errors import PipelineError
 from oncebench.errors import ExitCode, Interrupted, UserError
 from oncebench.experiments.rate_search import Found, NoAnswer, fewest_rates, of_three, search
 from oncebench.experiments.series import Run, at_least_s, open_series
-from oncebench.kafka_access.access import KafkaAccess
+from oncebench.experiments.workspace import Workspace
 from oncebench.report.comparisons import sustained
 from oncebench.report.comparisons.paired import FEWEST_ROUNDS
-from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
+from oncebench.report.results import stamp
 from oncebench.report.schema import Report
 from oncebench.report.tables import cost_table
 from oncebench.scenario.cell import Cell
@@ -100,9 +98,7 @@ SHORTEST_S = WARMUP_S + 9.0
 @kafka_options()
 @publish_option
 @postgres_option
-@work_dir_option
-@keep_option
-@start_timeout_option
+@workspace_options
 def sustain(
     sinks: tuple[str, ...],
     only: str | None,
@@ -111,11 +107,8 @@ def sustain(
     precision: float,
     repeat: int,
     seed: int,
-    kafka: KafkaAccess | None,
     publish: bool,
-    work_dir: Path | None,
-    keep: bool,
-    start_timeout_s: float,
+    workspace: Workspace,
 ) -> None:
     """Find the highest rate that each guarantee sustains, then compare their costs.
 
@@ -137,18 +130,17 @@ def sustain(
     cells = [cell for cell in cells if all(word in cell.title for word in (only or "").split())]
     if not cells:
         raise UserError(f"no configuration has all words of {only!r}; see `oncebench list`", exit_code=ExitCode.USAGE)
-    refuse_idle_servers(cell.sink for cell in cells)
-    results = Results(PUBLISHED if publish else LOCAL, f"sustain-{stamp()}")
-    click.echo(_estimate(cells, start, probe_s, precision, repeat), err=True)
     largest = [_at_rate(cell, min(HIGHEST, 4 * start), probe_s) for cell in cells]
-    place = work_dir or default_work_dir("sustain")
+    refuse(largest, workspace.kafka)
+    results = new_results(f"sustain-{stamp()}", publish)
+    click.echo(_estimate(cells, start, probe_s, precision, repeat), err=True)
     found: dict[Cell, Found] = {}
     probes: list[Report] = []
     compared_at: dict[str, float] = {}
     reports: list[Report] = []
     unfinished, failed_runs = list[str](), FailedRuns()
     try:
-        with open_series(largest, results, kafka, place, keep, start_timeout_s) as (run, interrupted):
+        with open_series(largest, results, workspace) as (run, interrupted):
             for cell in cells:
                 try:
                     keeps_up = _Probes(run, interrupted, cell, probe_s, probes).keeps_up

@@ -48,12 +48,10 @@ def require_possible(cells: Iterable[Cell], ours: frozenset[str] | None = None) 
         UserError: a master or a fault is impossible, with the reason (exit code 2).
     """
     for cell in cells:
-        kind = SINKS[cell.sink]
-        support = choose(kind, cell.guarantee, cell.variant)
         faults = [parse_fault(text) for text in cell.faults]
         for text, fault in zip(cell.faults, faults, strict=True):
             reason = (
-                why_not(fault, suite_sinks()[cell.sink], support, ours)
+                why_not(fault, suite_sinks()[cell.sink], choose(SINKS[cell.sink], cell.guarantee, cell.variant), ours)
                 or why_not_in_setup(fault, cell)
                 or why_not_together(fault, faults)
             )

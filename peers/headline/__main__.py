@@ -10,12 +10,14 @@ import click
 
 from oncebench.commands.shared.failed_runs import FailedRuns
 from oncebench.commands.shared.options import MAX_SEED, keep_option, work_dir_option
+from oncebench.commands.shared.writable import new_results
 from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.series import at_least_s, run_series
+from oncebench.experiments.workspace import Workspace
 from oncebench.measure import exit_code
 from oncebench.program import run_program
 from oncebench.report.report import numbered
-from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
+from oncebench.report.results import default_work_dir, stamp
 from oncebench.report.schema import Report
 from oncebench.report.tables.engines import SERIES, by_place, is_of_series, is_of_spark, lines, markdown
 from peers.headline.plan import ROWS, Row, cells, engine_of
@@ -58,13 +60,13 @@ def main(only: str, rounds: int, seed: int, files: tuple[Path, ...], work_dir: P
         click.echo(_text(rows, stored))
         return
     planned = list(cells(rows, rounds, seed))
-    results = Results(LOCAL, f"{SERIES}{stamp()}")
+    results = new_results(f"{SERIES}{stamp()}")
     click.echo(f"{len(planned)} runs, at least {at_least_s(planned) / 60:.0f} min\nreports {results.runs}", err=True)
     failed = FailedRuns()
     reports: list[Report] = []
-    place = work_dir or default_work_dir("headline")
+    workspace = Workspace(work_dir or default_work_dir("headline"), keep=keep, engine=engine_of)
     try:
-        reports.extend(run_series(planned, results, None, place, keep, failed, engine=engine_of))
+        reports.extend(run_series(planned, results, workspace, failed))
     finally:
         if results.runs.exists():
             text = _text(rows, [report for _, report in numbered(results.runs)])

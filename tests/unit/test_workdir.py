@@ -207,8 +207,7 @@ def test_every_command_refuses_a_used_work_dir_before_it_starts_anything(
         raise AssertionError("something was started")
 
     for starter in (
-        "commands.run.open_lab",
-        "experiments.series.open_lab",
+        "experiments.workspace.open_lab",
         "commands.batches.open_lab",
         "commands.load.start_kafka",
     ):

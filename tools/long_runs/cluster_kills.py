@@ -23,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from oncebench.errors import ExitCode, UserError
-from oncebench.experiments.series import bytes_needed
+from oncebench.experiments.workspace import bytes_needed
 from oncebench.lab.lab import open_lab
 from oncebench.lab.spark.cluster import FOLDER
 from oncebench.live.status import LOADING, Phase, RunStatus

@@ -37,7 +37,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from psycopg import sql
 
 from oncebench.errors import ExitCode, UserError
-from oncebench.experiments.series import bytes_needed
+from oncebench.experiments.workspace import bytes_needed
 from oncebench.faults.server import KAFKA, POSTGRES
 from oncebench.lab.lab import Lab, open_lab
 from oncebench.live.status import LOADING, Phase, RunStatus

@@ -19,18 +19,15 @@ from oncebench.certify.junit import junit
 from oncebench.certify.kept import STRENGTH, Outcome, keeps, proven
 from oncebench.certify.request import Request
 from oncebench.certify.runs import RunSettings, check, run_all, run_prices
-from oncebench.commands.shared.options import (
-    MAX_FIRST_SEED,
-    GroupedCommand,
-    keep_option,
-    start_timeout_option,
-    work_dir_option,
-)
+from oncebench.commands.shared.options import MAX_FIRST_SEED, GroupedCommand
+from oncebench.commands.shared.spark import check_setting
 from oncebench.commands.shared.utf8 import refuse_other_bytes
+from oncebench.commands.shared.workspace import workspace_options
 from oncebench.commands.shared.writable import refuse_unwritable, refuse_unwritable_results, write_whole
 from oncebench.delivery.errors import PipelineError
 from oncebench.errors import ExitCode, Interrupted, UserError
-from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
+from oncebench.experiments.workspace import Workspace
+from oncebench.report.results import LOCAL, Results, stamp
 
 
 @click.command(cls=GroupedCommand)
@@ -120,9 +117,7 @@ from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
     show_default=True,
     help="Folder for the reports, the certificate and JUnit XML.",
 )
-@work_dir_option
-@keep_option
-@start_timeout_option
+@workspace_options
 def certify(
     function: str,
     spark_format: str,
@@ -137,9 +132,7 @@ def certify(
     certificate_path: Path | None,
     junit_path: Path | None,
     results_folder: Path,
-    work_dir: Path | None,
-    keep: bool,
-    start_timeout_s: float,
+    workspace: Workspace,
 ) -> None:
     """Find the guarantee that your own foreachBatch function keeps.
 
@@ -166,21 +159,24 @@ def certify(
             "--option has no effect on a function. It is an option of the sink of --format: leave it out",
             exit_code=ExitCode.USAGE,
         )
+    settings_of_spark = _pairs("--spark", spark_settings)
+    for name, value in settings_of_spark.items():
+        check_setting("--spark", name, value)
     given = {
         "write": function, "format": spark_format, "options": _pairs("--option", options), "read": reader,
-        "setup": setup, "cwd": _here(), "spark": _pairs("--spark", spark_settings),
+        "setup": setup, "cwd": _here(), "spark": settings_of_spark,
     }  # fmt: skip
     if certificate_path is not None and certificate_path == junit_path:
         raise UserError(f"--certificate and --junit name one file {junit_path}. Name two", exit_code=ExitCode.USAGE)
     refuse_unwritable("--certificate", certificate_path)
     refuse_unwritable("--junit", junit_path)
-    refuse_unwritable_results("--results", results_folder)
+    refuse_unwritable_results(results_folder, "--results", "Give another folder")
     check(given)
     if beside:
         check({**given, "write": beside})
     request = Request(given, seed, require, beside)
     results = Results(results_folder, f"certify-{stamp()}")
-    settings = RunSettings(request, results, work_dir or default_work_dir("certify"), keep, start_timeout_s)
+    settings = RunSettings(request, results, workspace)
     outcomes: list[Outcome] = []
     for outcome in run_all(settings, only):
         outcomes.append(outcome)
@@ -217,9 +213,10 @@ def _prices(settings: RunSettings) -> tuple[list[str], bool]:
 
     A failure and Ctrl-C become a line, so that the certificate is written all the same.
     """
-    place = settings.place.with_name(f"{settings.place.name}-price")
+    folder = settings.workspace.folder
+    apart = replace(settings.workspace, folder=folder.with_name(f"{folder.name}-price"))
     try:
-        return [each.text for each in run_prices(replace(settings, place=place))], False
+        return [each.text for each in run_prices(replace(settings, workspace=apart))], False
     except KeyboardInterrupt:  # the second Ctrl-C
         return ["not measured: interrupted"], True
     except (UserError, PipelineError, OSError) as error:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from oncebench.delivery.errors import NoStore, RefusedStart
+from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.stores.choose import OBJECTS, place_at
 from oncebench.delivery.stores.objects import ObjectStore
 from oncebench.errors import ExitCode, UserError
@@ -55,17 +55,3 @@ def check_checkpoint(cell: Cell) -> None:
             f"--checkpoint with {cell.spark_text}: this was never run. Take a local master",
             exit_code=ExitCode.USAGE,
         )
-
-
-def require_store(cell: Cell) -> None:
-    """Tries the object store of a checkpoint before a series, whose runs would otherwise fail one by one.
-
-    Raises:
-        UserError: the store does not answer, refuses the login, has no such bucket, or ignores conditional puts (5).
-    """
-    place = place_at(cell.checkpoint, "--checkpoint") if cell.checkpoint else None
-    if isinstance(place, ObjectStore):
-        try:
-            place.prepare()
-        except (NoStore, RefusedStart) as refused:
-            raise UserError(str(refused).removesuffix("."), exit_code=ExitCode.ENVIRONMENT) from None

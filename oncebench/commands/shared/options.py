@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from click.core import ParameterSource
 
 from loadgen.config import MAX_GENERATORS, MAX_SESSIONS, MAX_SKEW
 from loadgen.errors import LoadError
@@ -18,13 +17,9 @@ from loadgen.session import EVENTS_PER_SESSION, MAX_RECORD_BYTES
 from oncebench.commands.shared.kafka import PARAMETERS, kafka_options
 from oncebench.commands.shared.spark import check_master, check_settings, spark_options
 from oncebench.errors import ExitCode, UserError
-from oncebench.kafka_access.access import KafkaAccess
 from oncebench.lab.lab import START_TIMEOUT_S
 from oncebench.scenario.cell import BROKER_CHOICES, CHECKPOINT_CHOICES, RECOVERY_CHOICES, STATE_CHOICES, Cell
-from oncebench.scenario.supports import is_two_phase
 from oncebench.scenario.workloads import WORKLOADS
-from oncebench.servers.sink_servers import services
-from oncebench.sinks.registry import suite_sinks
 from pipeline.config import CHANGELOG
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -171,80 +166,6 @@ def _cell_options(warmup: str) -> Sequence[Callable[[F], F]]:
                      metavar="S",
                      help=f"Seconds after the start of the load that are not measured [default: {warmup}]."),
     )  # fmt: skip
-
-
-def _given(name: str) -> bool:
-    """Whether a user has written the option: on the command line, or in a scenario file for the same sink."""
-    source = click.get_current_context().get_parameter_source
-    other = any(source(each) is ParameterSource.COMMANDLINE for each in ("sink", "guarantee", "variant"))
-    return source(name) is ParameterSource.COMMANDLINE or (source(name) is ParameterSource.DEFAULT_MAP and not other)
-
-
-def refuse_idle_servers(sinks: Iterable[str]) -> None:
-    """Refuses an option that names a server which no sink would use, such as --postgres.
-
-    Raises:
-        UserError: the option was given, and none of these sinks uses such a server (exit code 2).
-    """
-    used = {name for sink in sinks for name in suite_sinks()[sink].traits.services}
-    for service in services().values():
-        if service.option and service.name not in used and _given(service.option.removeprefix("--")):
-            able = ", ".join(name for name, sink in suite_sinks().items() if service.name in sink.traits.services)
-            raise UserError(
-                f"{service.option} has no effect here. Only these sinks use such a server: {able}",
-                exit_code=ExitCode.USAGE,
-            )
-
-
-def refuse_idle_on_lost(cells: Iterable[Cell]) -> None:
-    """Refuses an --on-lost that no cell would use.
-
-    Raises:
-        UserError: the option was given, and none of these cells uses a two-phase variant (exit code 2).
-    """
-    given = _given("on_lost")
-    if given and not any(is_two_phase(cell) for cell in cells):
-        raise UserError(
-            "--on-lost has no effect here. Only a two-phase variant can lose a decided transaction",
-            exit_code=ExitCode.USAGE,
-        )
-
-
-def refuse_idle_brokers(cells: Iterable[Cell], kafka: KafkaAccess | None) -> None:
-    """Refuses --brokers for a Kafka that the suite does not start, and --replication for one that it starts.
-
-    Raises:
-        UserError: a cell has an option that the Kafka of this run does not take (exit code 2).
-    """
-    if kafka is None and any(cell.replication for cell in cells):
-        raise UserError(
-            "--replication has no effect on brokers that are started here: each has a replica of every topic. Give "
-            "--brokers 3, or --bootstrap-servers with your own Kafka",
-            exit_code=ExitCode.USAGE,
-        )
-    if kafka is not None and any(cell.brokers > 1 for cell in cells):
-        raise UserError(
-            "--brokers has no effect on your own Kafka. Leave out --brokers, or --bootstrap-servers and --kafka-conf",
-            exit_code=ExitCode.USAGE,
-        )
-
-
-def refuse_idle_outage(cell: Cell) -> None:
-    """Refuses an --outage without a kill.
-
-    Raises:
-        UserError: the cell has an outage and no random kills (exit code 2).
-    """
-    if cell.outage_s and not cell.random_kills:
-        raise UserError(
-            "--outage has no effect here. It is the time from a random kill to the restart: give --random-kills too",
-            exit_code=ExitCode.USAGE,
-        )
-    if cell.outage_s and cell.brokers > 1:
-        raise UserError(
-            "--outage holds a commit back in a proxy, which is in front of one broker only. Leave out --brokers",
-            exit_code=ExitCode.USAGE,
-        )
 
 
 def existing_path(stored: Path) -> Path:

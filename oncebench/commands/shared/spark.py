@@ -83,13 +83,21 @@ def check_settings(texts: Sequence[str]) -> None:
                 f"--spark-conf {text!r} is not of the form NAME=VALUE, such as spark.executor.memory=2g",
                 exit_code=ExitCode.USAGE,
             )
-        name = setting["name"]
-        if SECRET.search(name):
-            raise UserError(
-                f"--spark-conf {name}: every user of this machine can read a secret in a command line. Leave it out",
-                exit_code=ExitCode.USAGE,
-            )
-        try:
-            refuse_fixed_settings({name: setting["value"]}, "--spark-conf")
-        except RefusedStart as refused:
-            raise UserError(str(refused), exit_code=ExitCode.USAGE) from None
+        check_setting("--spark-conf", setting["name"], setting["value"])
+
+
+def check_setting(option: str, name: str, value: str) -> None:
+    """Checks a Spark setting of an option.
+
+    Raises:
+        UserError: it is a secret, or changes a setting that a guarantee needs (exit code 2).
+    """
+    if SECRET.search(name):
+        raise UserError(
+            f"{option} {name}: every user of this machine can read a secret in a command line. Leave it out",
+            exit_code=ExitCode.USAGE,
+        )
+    try:
+        refuse_fixed_settings({name: value}, option)
+    except RefusedStart as refused:
+        raise UserError(str(refused), exit_code=ExitCode.USAGE) from None

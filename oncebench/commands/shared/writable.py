@@ -13,6 +13,7 @@ from pathlib import Path
 
 from oncebench.disk_errors import disk_errors
 from oncebench.errors import ExitCode, UserError
+from oncebench.report.results import LOCAL, PUBLISHED, Results
 
 
 def refuse_unwritable(option: str, path: Path | None, other: str = "") -> None:
@@ -38,7 +39,25 @@ def refuse_unwritable(option: str, path: Path | None, other: str = "") -> None:
         raise UserError(f"{option} {path}: {trouble}{other}", exit_code=ExitCode.USAGE)
 
 
-def refuse_unwritable_results(option: str, folder: Path, remedy: str = "Give another folder") -> None:
+def new_results(name: str, publish: bool = False) -> Results:
+    """Returns the results of a new series, after a check that they can be written.
+
+    Args:
+        publish: whether the repository publishes them.
+
+    Raises:
+        UserError: they cannot be written (exit code 2).
+    """
+    folder = PUBLISHED if publish else LOCAL
+    refuse_unwritable_results(folder)
+    return Results(folder, name)
+
+
+def refuse_unwritable_results(
+    folder: Path,
+    option: str = "the results in",
+    remedy: str = "Correct this, or run the command in another folder",
+) -> None:
     """Checks that `oncebench.report.results.Results` can write to a folder, which need not exist yet.
 
     Args:

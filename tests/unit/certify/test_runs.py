@@ -16,6 +16,7 @@ from oncebench.certify.request import Request
 from oncebench.certify.runs import RunSettings
 from oncebench.certify.scenarios import SCENARIOS
 from oncebench.errors import ExitCode, UserError
+from oncebench.experiments.workspace import Workspace
 from oncebench.report.results import Results
 from oncebench.sinks.black_box.names import UserMistake
 from oncebench.sinks.black_box.reader import Unreadable
@@ -38,7 +39,7 @@ def certify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., It
 
         monkeypatch.setattr(runs, "open_series", opened)
         (tmp_path / "cells" / "001").mkdir(parents=True, exist_ok=True)
-        return runs.run_all(RunSettings(Request(GIVEN), Results(tmp_path, "c"), tmp_path, False, 1.0), only)
+        return runs.run_all(RunSettings(Request(GIVEN), Results(tmp_path, "c"), Workspace(tmp_path)), only)
 
     return start
 

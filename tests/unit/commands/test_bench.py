@@ -195,6 +195,13 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_results_that_cannot_be_written_are_refused(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_asv", lambda *_: pytest.fail("asv was started"))
+    (clone / "results").touch()
+    refused = CliRunner().invoke(cli, ["bench", "--quick", "--dry-run"]).exception
+    assert str(refused).startswith("the results in results/local: results cannot be written (it is a file). ")
+
+
 def test_uncommitted_changes_are_refused_except_in_a_dry_run(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[list[str]] = []
     monkeypatch.setattr(command, "_asv", lambda words, _environment: ran.append(list(words)))

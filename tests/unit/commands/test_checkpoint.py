@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
 import pytest
+from click.testing import CliRunner
 
 pytest.importorskip("obstore", reason="needs the extra s3")
 
+from oncebench.cli import cli
 from oncebench.commands.shared.checkpoint import check_checkpoint
 from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.stores import objects
 from oncebench.delivery.stores.choose import place_at
 from oncebench.delivery.stores.objects import ENDPOINT
-from oncebench.errors import UserError
+from oncebench.errors import ExitCode, UserError
+from oncebench.experiments import workspace
 from oncebench.faults import catalogue
 from oncebench.jobs.object_store import ABORTABLE, MANAGER, refuse_unfit_manager, spark_settings
 from oncebench.report.configuration import USUAL, setting_of
@@ -51,6 +56,32 @@ def test_a_cell_may_have_its_checkpoint_in_an_object_store() -> None:
 def test_a_cell_that_needs_a_folder_is_refused(change: dict[str, object], why: str) -> None:
     with pytest.raises(UserError, match=why):
         check_checkpoint(replace(CELL, **change))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "--sink", "kafka", "--guarantee", "exactly-once", "--checkpoint", CELL.checkpoint),
+        ("compare", "mine.toml"),
+        ("faults", "--sink", "kafka", "--family", "kills", "--checkpoint", CELL.checkpoint),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_store_that_does_not_answer_is_refused_before_a_server_starts(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(objects, "LIMIT_S", 0.5)
+    monkeypatch.setattr(workspace, "open_lab", lambda *_: pytest.fail("a server was started"))
+    for name, value in (("AWS_ACCESS_KEY_ID", "any"), ("AWS_SECRET_ACCESS_KEY", "any"), ("AWS_REGION", "us-east-1")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv(ENDPOINT, "http://127.0.0.1:1")
+    Path("mine.toml").write_text(
+        f'sink = "kafka"\nguarantee = "exactly-once"\ncheckpoint = "{CELL.checkpoint}"\n', encoding="utf-8"
+    )
+    refused = CliRunner().invoke(cli, words).exception
+    assert isinstance(refused, UserError), refused
+    assert (refused.exit_code, "gave no answer" in str(refused)) == (ExitCode.ENVIRONMENT, True), refused
 
 
 @pytest.mark.parametrize("fault", ["after-commit:roll-back", "after-prepare:fill-checkpoint:20"])

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from oncebench.cli import cli
 from oncebench.commands import compare
 from oncebench.errors import ExitCode, UserError
-from oncebench.experiments.series import bytes_needed
+from oncebench.experiments.workspace import bytes_needed
 from oncebench.report.results import default_work_dir
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import require_possible
@@ -126,9 +126,9 @@ def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fails: set[int]) ->
 
     def series(cells: list[Cell], *others: Any) -> Iterator[dict[str, Any]]:
         for number, cell in enumerate(cells):
-            ran.append((cell, others[-2](cell)))
+            ran.append((cell, others[-1](cell)))
             if number in fails:
-                others[-3](cell, UserError(f"no room for {number}", exit_code=5))
+                others[-2](cell, UserError(f"no room for {number}", exit_code=5))
             else:
                 yield report(reproduce="again")
 

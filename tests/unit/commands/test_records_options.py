@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from oncebench.cli import cli
 from oncebench.commands.run import asked_cell, run
 from oncebench.errors import ExitCode, UserError
-from oncebench.experiments.series import bytes_needed
+from oncebench.experiments.workspace import bytes_needed
 from oncebench.scenario.cell import Cell
 
 GOOD = ("--sink", "files-jsonl", "--guarantee", "exactly-once", "--records", "orders.jsonl")

@@ -298,16 +298,16 @@ def compared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_compare_runs_the_cells_of_files(compared: Any) -> None:
-    cells, _, kafka, *_, start_timeout_s = compared("one.toml", "two.toml", "--repeat", "2")
+    cells, _, workspace, *_ = compared("one.toml", "two.toml", "--repeat", "2")
     assert cells[:2] == [settled("one.toml")[0], settled("two.toml")[0]]
-    assert (len(cells), kafka, start_timeout_s) == (4, None, 300.0)
+    assert (len(cells), workspace.kafka, workspace.start_timeout_s) == (4, None, 300.0)
 
 
 def test_an_option_of_compare_overrides_every_file(compared: Any) -> None:
-    cells, _, kafka, *_ = compared("one.toml", "two.toml", "--sessions", "9", "--bootstrap-servers", "me:9092")
+    cells, _, workspace, *_ = compared("one.toml", "two.toml", "--sessions", "9", "--bootstrap-servers", "me:9092")
     assert [cell.sessions for cell in cells] == [9, 9]
     assert [cell.rate for cell in cells] == [2000.0, 50.0]
-    assert kafka == KafkaAccess("me:9092")
+    assert workspace.kafka == KafkaAccess("me:9092")
 
 
 @pytest.mark.parametrize(

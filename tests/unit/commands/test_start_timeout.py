@@ -35,7 +35,7 @@ def test_the_time_for_a_start_reaches_the_runs(
     signature, got = inspect.signature(getattr(command, starts)), []
 
     def start(*arguments: Any, **named: Any) -> None:
-        got.append(signature.bind(*arguments, **named).arguments["start_timeout_s"])
+        got.append(signature.bind(*arguments, **named).arguments["workspace"].start_timeout_s)
         raise KeyboardInterrupt
 
     monkeypatch.chdir(tmp_path)

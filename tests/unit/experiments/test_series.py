@@ -13,7 +13,8 @@ import pytest
 
 from oncebench.delivery.errors import PipelineError
 from oncebench.errors import Interrupted, UserError
-from oncebench.experiments import series
+from oncebench.experiments import series, workspace
+from oncebench.experiments.workspace import Workspace
 from oncebench.report.results import Results
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.profiles import PROFILES
@@ -35,11 +36,11 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: Exception, repo
             raise second
         return {"seed": cell.seed, "interrupted": False}
 
-    monkeypatch.setattr(series, "measure", pretend)
-    monkeypatch.setattr(series, "open_lab", no_lab)
+    monkeypatch.setattr(workspace, "measure", pretend)
+    monkeypatch.setattr(workspace, "open_lab", no_lab)
     failed = None if reported is None else lambda cell, _error: reported.append(cell.seed)
     results = Results(tmp_path / "results", "name")
-    return [report["seed"] for report in series.run_series(CELLS, results, None, tmp_path / "work", False, failed)]
+    return [report["seed"] for report in series.run_series(CELLS, results, Workspace(tmp_path / "work"), failed)]
 
 
 @pytest.mark.parametrize("error", [UserError("no room"), PipelineError("a table"), OSError("a socket")])
@@ -64,10 +65,10 @@ def test_an_interruption_ends_the_series(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_report_names_its_series_and_marks_a_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(series, "measure", lambda cell, *_: {"seed": cell.seed, "interrupted": False})
-    monkeypatch.setattr(series, "open_lab", no_lab)
+    monkeypatch.setattr(workspace, "measure", lambda cell, *_: {"seed": cell.seed, "interrupted": False})
+    monkeypatch.setattr(workspace, "open_lab", no_lab)
     results = Results(tmp_path / "results", "name")
-    with series.open_series(CELLS, results, None, tmp_path / "work", False) as (run, _):
+    with series.open_series(CELLS, results, Workspace(tmp_path / "work")) as (run, _):
         made = [run(CELLS[0], "title", False), run(CELLS[1], "title", True)]
     assert [(report["series"], report.get("probe")) for report in made] == [("name", None), ("name", True)]
     assert [json.loads(line) for line in results.runs.read_text().splitlines()] == made

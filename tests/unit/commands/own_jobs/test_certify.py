@@ -64,6 +64,23 @@ def test_a_mistake_is_named_before_anything_starts(arguments: tuple[str, ...], s
     assert [path.name for path in folder.iterdir() if path.name not in ("mine.py", "__pycache__")] == []
 
 
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("spark.hadoop.fs.s3a.secret.key=hush", "every user of this machine can read a secret in a command line"),
+        ("spark.speculation=true", "rest on spark.speculation as the pipeline sets it. Remove it from --spark"),
+    ],
+)
+def test_a_setting_that_no_run_takes_is_refused_before_anything_starts(
+    setting: str, says: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "run_all", lambda *_: pytest.fail("a run was started"))
+    found = certify("mine:write", "--reader", "mine:read", "--spark", setting)
+    assert isinstance(found.exception, UserError), found.exception
+    assert (says in str(found.exception), "hush" in str(found.exception)) == (True, False)
+    assert found.exception.exit_code == 2
+
+
 def test_a_folder_whose_path_is_not_utf8_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     there = folder / "m\udcff"
     there.mkdir()
