@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -34,16 +34,6 @@ from pipeline.rows import KEY, SCHEMA
 
 WAIT_S = 120.0  # Spark starts in 5 to 10 s on idle cores, and needs many times that next to other tests
 PARTITIONS = 2
-
-
-def wait_for(what: str, done: Callable[[], bool], watch: Iterable[Supervisor] = ()) -> None:
-    """Waits for a condition and supervises the pipelines meanwhile."""
-    deadline = time.monotonic() + WAIT_S
-    while not done():
-        assert time.monotonic() < deadline, f"waited {WAIT_S:g} s for {what}"
-        for supervisor in watch:
-            supervisor.watch()
-        time.sleep(0.05)
 
 
 def place(name: str, folder: Path) -> Place:

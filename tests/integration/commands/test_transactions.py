@@ -31,6 +31,7 @@ from oncebench.sinks.postgres.left import PostgresTransactions
 from oncebench.sinks.reader import Rows
 from tests import ROOT
 from tests.small_job import PARTITIONS, SmallJob, values_of
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -295,10 +296,8 @@ def test_without_the_checkpoint_only_an_accepted_loss_allows_an_abort(world: Wor
 def test_a_decided_transaction_that_kafka_has_aborted_is_named_and_written_again(on_kafka: World) -> None:
     on_kafka.dies_at("after-decision", timeout_ms=1000)
     with Coordinator({"bootstrap_servers": on_kafka.places[1]}) as coordinator:
-        deadline = time.monotonic() + LIMIT_S
-        while {txn.state for txn in coordinator.listed(on_kafka.job.sink_id)} != {"CompleteAbort"}:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        sink_id = on_kafka.job.sink_id
+        wait_for("the time-out", lambda: {txn.state for txn in coordinator.listed(sink_id)} == {"CompleteAbort"})
     assert [(row["state"], row["decision"], row["partition"]) for row in on_kafka.listed()] == [
         ("lost", "commit", 0), ("lost", "commit", 1),
     ]  # fmt: skip

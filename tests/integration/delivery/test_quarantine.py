@@ -20,7 +20,8 @@ from oncebench.delivery.quarantine import FIELDS, Quarantine
 from oncebench.servers.kafka.broker import KafkaBroker
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.reader import Rows
-from tests.pipelines import extend, wait_for
+from tests.pipelines import extend
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,6 +30,7 @@ from oncebench.sinks.kafka.markers import Offsets
 from oncebench.sinks.kafka.rows import append
 from oncebench.sinks.kafka.sink import KafkaSink
 from tests.integration.sinks.test_kafka_sink import Output, Task, write
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 LIMIT_S = 30
@@ -87,13 +88,6 @@ def entries_of(broker: KafkaBroker) -> set[AclBinding]:
     """The entries that the broker itself applies; it gets them from the controller, some time after the answer."""
     admin = broker.admin()  # a client that is collected takes its open requests with it
     return set(admin.describe_acls(EVERY_ENTRY).result(LIMIT_S))
-
-
-def wait_for(what: str, done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not done():
-        assert time.monotonic() < deadline, f"waited {LIMIT_S} s for {what}"
-        time.sleep(0.02)
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,8 @@ from oncebench.servers.postgres import PostgresServer, start_postgres
 from oncebench.sinks.postgres import preparing, slots
 from oncebench.sinks.postgres.connection import VARIABLE, connect
 from tests.integration.sinks.test_postgres import SINK, Output, Task, batch, drop_connections, write
-from tests.pipelines import Fixture, place, session, wait_for
+from tests.pipelines import Fixture, place, session
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 NOTIFY = (

@@ -14,7 +14,8 @@ import pytest
 
 from oncebench.lab.lab import Lab
 from oncebench.processes.child import Child, tail
-from tests.pipelines import Fixture, session, wait_for
+from tests.pipelines import Fixture, session
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 # "within seconds": what a user waits for, and a starved machine's share of it.

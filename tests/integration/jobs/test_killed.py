@@ -13,32 +13,17 @@ import psycopg
 import pytest
 
 from oncebench.lab.lab import Lab
-from oncebench.processes.child import Child, tail
 from oncebench.servers.postgres import PostgresServer
 from tests.example_jobs import Example, in_table
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
-WAIT_S = 240.0  # a start of Spark takes 5 to 10 s on idle cores, and minutes next to other tests
 ORDERS = 100  # per kill
 KILLS = int(os.environ.get("ONCEBENCH_KILLS", "50"))
 # Batches begin every second: a kill comes in any part of the next ones, and sometimes in the start of a query.
 LATEST_KILL_S = 1.5
 SEED = 28
-
-
-def said(log: Path) -> str:
-    """The first errors of a job, and its last words: Spark's own end with a long plan."""
-    errors = [line for line in log.read_text(errors="replace").splitlines() if "Exception" in line or "Error" in line]
-    return "\n".join([*errors[:5], "...", tail(log)])
-
-
-def wait_for(what: str, done: Callable[[], bool], job: Child) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not done():
-        assert job.alive, f"the job ended while waiting for {what}:\n{said(job.log)}"
-        assert time.monotonic() < deadline, f"waited {WAIT_S:g} s for {what}:\n{said(job.log)}"
-        time.sleep(0.2)
 
 
 def kill_again_and_again(job: Example, kills: int, counts: Callable[[], list[Counter[str]]]) -> int:
@@ -49,13 +34,13 @@ def kill_again_and_again(job: Example, kills: int, counts: Callable[[], list[Cou
         before = counts()
         with job.start() as running:
             wait_for(
-                "new orders", lambda before=before: any(map(lambda a, b: len(a) > len(b), counts(), before)), running
+                "new orders", lambda before=before: any(map(lambda a, b: len(a) > len(b), counts(), before)), [running]
             )  # type: ignore[misc]
             time.sleep(moments.uniform(0, LATEST_KILL_S))
             running.kill_session()
     sent = ORDERS * kills
     with job.start() as running:
-        wait_for("every order", lambda: all(len(found) == sent for found in counts()), running)
+        wait_for("every order", lambda: all(len(found) == sent for found in counts()), [running])
         running.kill_session()
     return sent
 

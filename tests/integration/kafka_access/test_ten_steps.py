@@ -28,7 +28,7 @@ from tests import ROOT
 from tests.example_jobs import PARTITIONS
 from tests.integration.kafka_access.guarded import AUTHORISATION, Guarded
 from tests.integration.kafka_access.secured import PASSWORD, Secured, make_user, secured_kafka
-from tests.standalone import waited
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -121,12 +121,12 @@ def run_and_kill_the_job(secured: Secured, lab: Lab, folder: Path) -> None:
     (folder / "job.py").write_text(job(secured, lab))
     send(secured, range(ORDERS))
     with start(folder, lab, 1) as running:
-        waited(lambda: not running.alive or len(orders_in(secured)) > 0, "the first rows", LIMIT_S)
+        wait_for("the first rows", lambda: not running.alive or len(orders_in(secured)) > 0, limit_s=LIMIT_S)
         assert running.alive, tail(running.log)
         running.kill_session()
     send(secured, range(ORDERS, 2 * ORDERS))
     with start(folder, lab, 2) as running:
-        waited(lambda: not running.alive or len(orders_in(secured)) >= 2 * ORDERS, "all rows", LIMIT_S)
+        wait_for("all rows", lambda: not running.alive or len(orders_in(secured)) >= 2 * ORDERS, limit_s=LIMIT_S)
         assert running.alive, tail(running.log)
         running.kill_session()
     found = orders_in(secured)

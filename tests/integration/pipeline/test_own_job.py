@@ -6,9 +6,8 @@ import json
 import re
 import shutil
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.reader import Rows
 from oncebench.sinks.registry import SINKS
 from tests import ROOT
+from tests.waiting import wait_for
 
 WAIT_S = 120.0  # a start of Spark takes 5 to 10 s, and many times that beside other tests
 ORDERS, WAVES = 400, 3  # a kill after each wave but the last
@@ -58,14 +58,6 @@ def copied(folder: Path, **settings: Any) -> Path:
     (of_the_page,) = blocks("json")
     path.write_text(json.dumps(json.loads(of_the_page) | settings))
     return path
-
-
-def wait_for(what: str, done: Callable[[], bool], job: child.Child) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not done():
-        assert job.alive, f"the job ended while waiting for {what}:\n{tail(job.log)}"
-        assert time.monotonic() < deadline, f"waited {WAIT_S:g} s for {what}:\n{tail(job.log)}"
-        time.sleep(0.1)
 
 
 def order(number: int) -> dict[str, Any]:
@@ -132,12 +124,12 @@ def test_the_job_of_the_page_writes_each_order_once_however_often_it_is_killed(l
         before, sent = len(own.visible()), ORDERS * (wave + 1)
         own.send(range(ORDERS * wave, sent))
         with own.start(wave) as job:
-            wait_for("a new order", lambda before=before: len(own.visible()) > before, job)  # type: ignore[misc]
+            wait_for("a new order", lambda before=before: len(own.visible()) > before, [job])  # type: ignore[misc]
             if wave < WAVES - 1:
                 job.kill_session()  # its last batch is written, and rarely in Spark's commit log
                 continue
-            wait_for("all orders", lambda sent=sent: len(own.visible()) == sent, job)  # type: ignore[misc]
-            wait_for("what was set aside", lambda: len(own.read("bad")) >= len(NONE) * WAVES, job)
+            wait_for("all orders", lambda sent=sent: len(own.visible()) == sent, [job])  # type: ignore[misc]
+            wait_for("what was set aside", lambda: len(own.read("bad")) >= len(NONE) * WAVES, [job])
             job.stop_gently(WAIT_S)
             assert job.returncode == 0, tail(job.log)
     assert own.visible() == Counter(f"o-{number}" for number in range(ORDERS * WAVES))
@@ -163,7 +155,7 @@ def test_a_job_whose_record_stands_on_a_full_disk_writes_on_batch_after_batch(la
     with own.start(0) as job:
         for sent in (ORDERS, ORDERS * 2):  # in two batches at least: Spark's commit log has the first of them
             own.send(range(sent - ORDERS, sent))
-            wait_for("all orders", lambda sent=sent: len(own.visible()) == sent, job)  # type: ignore[misc]
+            wait_for("all orders", lambda sent=sent: len(own.visible()) == sent, [job])  # type: ignore[misc]
         job.stop_gently(WAIT_S)
         assert job.returncode == 0, tail(job.log)
     assert own.visible() == Counter(f"o-{number}" for number in range(ORDERS * 2))
@@ -186,7 +178,7 @@ def test_checkpoint_and_journal_stand_in_one_folder_also_where_sparks_own_defaul
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
     own.send(range(ORDERS))
     with own.start(0) as job:
-        wait_for("all orders", lambda: len(own.visible()) == ORDERS, job)
+        wait_for("all orders", lambda: len(own.visible()) == ORDERS, [job])
         job.stop_gently(WAIT_S)
     assert not list(other.rglob("offsets"))
     assert {"journal", "offsets", "commits"} <= {each.name for each in checkpoint.iterdir()}

@@ -10,7 +10,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from oncebench.record.json_lines import read_lines
-from tests.pipelines import Fixture, every_row, position, session, wait_for
+from tests.pipelines import Fixture, every_row, position, session
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,15 +29,9 @@ from oncebench.servers.kafka.settings import CLIENTS
 from oncebench.servers.kafka.topics import Kafka
 from oncebench.servers.kafka.views import Seen, view
 from tests import ROOT
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.integration
-
-
-def wait_for(what: str, condition: Callable[[], bool], limit_s: float = 30.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {limit_s} s for {what}"
-        time.sleep(0.02)
 
 
 def gone(pid: int) -> bool:
@@ -238,7 +232,7 @@ def test_a_suite_killed_by_SIGKILL_leaves_no_broker(tmp_path: Path) -> None:
         pid = int(suite.stdout.readline())
         assert not gone(pid)
         suite.kill()
-    wait_for("the broker to end", lambda: gone(pid), 10)
+    wait_for("the broker to end", lambda: gone(pid))
 
 
 class Proxy:

@@ -8,9 +8,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -18,6 +17,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from oncebench.servers.kafka.broker import KafkaBroker
 from oncebench.sinks.kafka import wire
 from oncebench.sinks.kafka.coordinator import Coordinator, EndTxnResult, Outcome, Transaction
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 LIMIT_S = 10.0
@@ -65,14 +65,6 @@ def committed(kafka: KafkaBroker, topic: str) -> list[bytes | None]:
     return values
 
 
-def until(what: str, done: Callable[[], bool]) -> None:
-    # A broker that was paused for longer than its session (9 s) once took over 30 s until it showed a committed row.
-    deadline = time.monotonic() + 9 * LIMIT_S
-    while not done():
-        assert time.monotonic() < deadline, f"waited for {what}"
-        time.sleep(0.02)
-
-
 def end(coordinator: Coordinator, transaction: Transaction, commit: bool = True) -> EndTxnResult:
     return coordinator.end([transaction], commit, LIMIT_S)[0]
 
@@ -94,13 +86,13 @@ def test_a_transaction_of_a_killed_process_is_committed_by_another(
     assert transaction.state == "Ongoing"
     assert committed(kafka, topic) == []
     assert end(coordinator, transaction).outcome is Outcome.DONE
-    until("the row to be visible", lambda: committed(kafka, topic) == [b"row"])
+    wait_for("the row to be visible", lambda: committed(kafka, topic) == [b"row"])
 
 
 def test_committing_twice_is_answered_as_done(kafka: KafkaBroker, coordinator: Coordinator, topic: str) -> None:
     _, transaction = prepared(kafka, coordinator, topic)
     assert [end(coordinator, transaction).outcome for _ in range(3)] == [Outcome.DONE] * 3
-    until("the row to be visible", lambda: committed(kafka, topic) == [b"row"])
+    wait_for("the row to be visible", lambda: committed(kafka, topic) == [b"row"])
 
 
 def test_committing_what_was_aborted_says_so(kafka: KafkaBroker, coordinator: Coordinator, topic: str) -> None:
@@ -122,7 +114,7 @@ def test_a_producer_goes_on_after_the_driver_has_committed_for_it(
             transaction.epoch
         )
     assert end(coordinator, transaction).outcome is Outcome.DONE
-    until("all three rows", lambda: committed(kafka, topic) == [b"row", b"second", b"third"])
+    wait_for("all three rows", lambda: committed(kafka, topic) == [b"row", b"second", b"third"])
 
 
 def test_a_fenced_transaction_is_aborted_and_can_never_be_committed(
@@ -142,7 +134,7 @@ def test_a_transaction_that_timed_out_is_told_from_one_that_is_done(
     producer = producer_of(kafka, name, timeout_ms=1000)
     prepare(producer, topic)
     transaction = coordinator.describe([name])[name]
-    until("the broker's time-out", lambda: coordinator.describe([name])[name].state == "CompleteAbort")
+    wait_for("the broker's time-out", lambda: coordinator.describe([name])[name].state == "CompleteAbort")
     assert end(coordinator, transaction).outcome is Outcome.ELSEWHERE
 
 
@@ -186,7 +178,7 @@ def test_a_broker_that_does_not_answer_gives_unknown_and_doubt_then_the_truth(ka
             kafka_own.resume()
         assert (answer.outcome, answer.doubtful) == (Outcome.UNKNOWN, True)
         assert coordinator.end([transaction], commit=True, limit_s=LIMIT_S)[0].outcome is Outcome.DONE
-        until("the row to be visible", lambda: committed(kafka_own, topic) == [b"row"])
+        wait_for("the row to be visible", lambda: committed(kafka_own, topic) == [b"row"])
 
 
 def test_a_commit_survives_a_kill_of_the_broker(kafka_own: KafkaBroker) -> None:
@@ -196,7 +188,7 @@ def test_a_commit_survives_a_kill_of_the_broker(kafka_own: KafkaBroker) -> None:
         kafka_own.kill()
         kafka_own.restart()
         assert coordinator.end([transaction], commit=True, limit_s=60.0)[0].outcome is Outcome.DONE
-        until("the row to be visible", lambda: committed(kafka_own, topic) == [b"row"])
+        wait_for("the row to be visible", lambda: committed(kafka_own, topic) == [b"row"])
 
 
 def test_the_commits_of_many_partitions_all_get_an_answer(

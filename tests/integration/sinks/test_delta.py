@@ -27,8 +27,9 @@ from pipeline.rows import KEY
 from pipeline.sink import open_sink
 from tests.contract.attempts import Output, make_output
 from tests.every_type import FLAT, NESTED, frame, give_the_job, schema
-from tests.pipelines import Fixture, every_row, position, session, wait_for
+from tests.pipelines import Fixture, every_row, position, session
 from tests.spark_sessions import sinkless, spark_session
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 

@@ -9,7 +9,7 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
@@ -26,6 +26,7 @@ from oncebench.sinks.kafka.names import Names
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.kafka.sink import SUPPORTS, KafkaSink
 from oncebench.sinks.reader import Rows
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 VARIANTS = {support.variant: support for support in SUPPORTS}
@@ -384,10 +385,3 @@ def test_a_number_is_read_as_the_first_request_to_a_broker_that_is_new(kafka_own
 def wait_for_rows(output: Output, wanted: dict[str, int]) -> None:
     """A committed transaction is visible once its markers are written, some ms after the answer."""
     wait_for(f"{wanted} to be visible", lambda: output.visible() == wanted)
-
-
-def wait_for(what: str, done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not done():
-        assert time.monotonic() < deadline, f"waited 20 s for {what}"
-        time.sleep(0.1)

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 from oncebench.processes.sessions import start_time
 from tests import ROOT
+from tests.waiting import wait_for
 
 SUITE = """
 import os, sys, time
@@ -39,13 +39,6 @@ child = tree("child")
 print(guardian().pid, *child.members(), flush=True)
 {end}
 """
-
-
-def wait_for(what: str, condition: Callable[[], bool], limit_s: float = 10.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {limit_s} s for {what}"
-        time.sleep(0.02)
 
 
 def gone(pid: int) -> bool:

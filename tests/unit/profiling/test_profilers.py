@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import sys
 import sysconfig
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -20,6 +19,7 @@ from oncebench.processes import child as process
 from oncebench.processes.child import Child
 from oncebench.profiling.profilers import Profilers, Tools
 from oncebench.profiling.stacks import Stack
+from tests.waiting import wait_for
 
 # A driver with a JVM and two worker daemons; only their command lines matter.
 PIPELINE = """
@@ -32,13 +32,6 @@ time.sleep(600)
 """
 SAMPLE = 'while [ "$1" ]; do case "$1" in -f|--output) out="$2";; esac; shift; done; '
 WRITES = SAMPLE + 'echo "f;g 3" > "$out"'
-
-
-def wait_for(what: str, condition: Callable[[], bool], limit_s: float = 10.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {limit_s} s for {what}"
-        time.sleep(0.01)
 
 
 @pytest.fixture
