@@ -20,7 +20,7 @@ from oncebench.delivery.quarantine import FIELDS, Quarantine
 from oncebench.servers.kafka.broker import KafkaBroker
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.reader import Rows
-from tests.pipelines import extend
+from tests.reading import extend
 
 pytestmark = pytest.mark.integration
 

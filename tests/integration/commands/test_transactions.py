@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,8 +28,8 @@ from oncebench.sinks.kafka.drivers.left import KafkaTransactions
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.postgres.connection import VARIABLE
 from oncebench.sinks.postgres.left import PostgresTransactions
-from oncebench.sinks.reader import Rows
 from tests import ROOT
+from tests.reading import read_all
 from tests.small_job import PARTITIONS, SmallJob, values_of
 from tests.waiting import wait_for
 
@@ -109,14 +109,7 @@ def on_kafka(kafka: KafkaBroker, tmp_path: Path) -> World:
     client = {"bootstrap.servers": kafka.bootstrap_servers}
 
     def visible() -> Counter[str]:
-        found: Counter[str] = Counter()
-
-        def take(rows: Rows) -> None:
-            found.update((value or b"").decode() for value in rows.value)
-
-        with closing(KafkaReader(kafka.bootstrap_servers, topic)) as reader:
-            reader.read_to_end(take, settle_s=0)
-        return found
+        return Counter((value or b"").decode() for value in read_all(KafkaReader(kafka.bootstrap_servers, topic)).value)
 
     job = SmallJob("kafka", topic, topic, str(tmp_path / "checkpoint"), kafka=client)
     return World(job, ["--bootstrap-servers", kafka.bootstrap_servers], visible)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +19,7 @@ from oncebench.delivery.quarantine import FIELDS, Quarantine
 from oncebench.servers.kafka.broker import KafkaBroker
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.reader import Rows
-from tests.pipelines import extend
+from tests.reading import read_all
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.integration
@@ -76,10 +75,7 @@ class World:
         return error is None
 
     def copies(self) -> Rows:
-        found = Rows()
-        with closing(KafkaReader(self.kafka.bootstrap_servers, self.topic)) as reader:
-            assert reader.read_to_end(lambda rows: extend(found, rows), settle_s=LIMIT_S).complete
-        return found
+        return read_all(KafkaReader(self.kafka.bootstrap_servers, self.topic), settle_s=LIMIT_S)
 
     def ours(self) -> list[dict[str, bytes | None]]:
         return [{name.removeprefix("oncebench."): value for name, value in each} for each in self.copies().headers]

@@ -22,7 +22,7 @@ from oncebench.jobs.session import SHUFFLES
 from oncebench.lab.lab import Lab
 from oncebench.sinks.kafka import sink as driver_side
 from oncebench.sinks.kafka.reader import KafkaReader
-from oncebench.sinks.reader import Rows
+from tests.reading import read_all
 from tests.spark_sessions import sinkless, spark_session
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
@@ -63,14 +63,7 @@ class Copy:
         writer.options(**options).trigger(availableNow=True).start().awaitTermination()
 
     def visible(self) -> Counter[bytes]:
-        found: Counter[bytes] = Counter()
-
-        def take(rows: Rows) -> None:
-            found.update(value or b"" for value in rows.value)
-
-        with closing(KafkaReader(self.servers, self.topic)) as reader:
-            reader.read_to_end(take, settle_s=0.0)
-        return found
+        return Counter(value or b"" for value in read_all(KafkaReader(self.servers, self.topic)).value)
 
 
 @pytest.fixture

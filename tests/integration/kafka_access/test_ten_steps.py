@@ -13,11 +13,10 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from oncebench.home import HOME
 from oncebench.lab.lab import Lab
@@ -28,6 +27,7 @@ from tests import ROOT
 from tests.example_jobs import PARTITIONS
 from tests.integration.kafka_access.guarded import AUTHORISATION, Guarded
 from tests.integration.kafka_access.secured import PASSWORD, Secured, make_user, secured_kafka
+from tests.reading import committed_records
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -164,20 +164,5 @@ def send(secured: Secured, numbers: range) -> None:
 
 def orders_in(secured: Secured) -> list[str]:
     """The keys that a committed consumer gets, in any order."""
-    settings = {
-        "bootstrap.servers": secured.broker.bootstrap_servers,
-        "group.id": "count",
-        "enable.partition.eof": True,
-    }
-    committed = {"isolation.level": "read_committed", "enable.auto.commit": False}
-    found, ended = list[str](), set[int]()
-    with closing(Consumer({**settings, **committed})) as consumer:
-        consumer.assign([TopicPartition("orders-checked", partition, 0) for partition in range(PARTITIONS)])
-        while len(ended) < PARTITIONS:
-            message = consumer.poll(30.0)
-            assert message is not None, "the broker does not answer"
-            if message.error() is not None:
-                ended.add(message.partition())
-            else:
-                found.append(message.key().decode())
-    return found
+    records = committed_records(secured.broker.bootstrap_servers, "orders-checked")
+    return [(record.key() or b"").decode() for record in records]

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from loadgen import client
 from loadgen.config import LoadConfig
@@ -20,11 +20,11 @@ from loadgen.session import encode
 from loadgen.status import Status, Summary
 from oncebench.servers.kafka.broker import KafkaBroker
 from tests.lost_addresses import lose_addresses
+from tests.reading import committed_records
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
-READ_TIMEOUT_S = 60.0
 
 Record = tuple[int, int, bytes, bytes]  # partition, offset, key, value
 
@@ -43,26 +43,8 @@ def config(broker: Broker, folder: Path, rate: Any, sessions: int, **more: Any) 
 
 
 def read_topic(broker: Broker, topic: str) -> list[Record]:
-    """Every record of the topic, up to the end that it has now."""
-    consumer = Consumer(
-        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "none", "enable.partition.eof": False}
-    )
-    try:
-        partitions = consumer.list_topics(topic, timeout=READ_TIMEOUT_S).topics[topic].partitions
-        ends = {
-            p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=READ_TIMEOUT_S)[1] for p in partitions
-        }
-        consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
-        records: list[Record] = []
-        deadline = time.monotonic() + READ_TIMEOUT_S
-        while len(records) < sum(ends.values()):
-            assert time.monotonic() < deadline, f"read {len(records)} of {sum(ends.values())} records of {topic}"
-            for message in consumer.consume(10_000, timeout=1.0):
-                assert message.error() is None, message.error()
-                records.append((message.partition(), message.offset(), message.key(), message.value()))
-        return records
-    finally:
-        consumer.close()
+    records = committed_records(broker.bootstrap_servers, topic)
+    return [(each.partition(), each.offset(), each.key(), each.value()) for each in records]
 
 
 def expected_values(ledger: Ledger) -> list[bytes]:

@@ -8,7 +8,6 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,9 @@ from oncebench.lab.lab import Lab
 from oncebench.processes import child
 from oncebench.processes.child import tail
 from oncebench.sinks.kafka.reader import KafkaReader
-from oncebench.sinks.reader import Rows
 from oncebench.sinks.registry import SINKS
 from tests import ROOT
+from tests.reading import read_all
 from tests.waiting import wait_for
 
 WAIT_S = 120.0  # a start of Spark takes 5 to 10 s, and many times that beside other tests
@@ -104,14 +103,7 @@ class Own:
         assert self._producer.flush(30) == 0
 
     def read(self, name: str) -> list[bytes]:
-        found: list[bytes] = []
-
-        def take(rows: Rows) -> None:
-            found.extend(value or b"" for value in rows.value)
-
-        with closing(KafkaReader(self.servers, self.topics[name])) as reader:
-            reader.read_to_end(take, settle_s=0.0)
-        return found
+        return [value or b"" for value in read_all(KafkaReader(self.servers, self.topics[name])).value]
 
     def visible(self) -> Counter[str]:
         return Counter(str(json.loads(value)["order_id"]) for value in self.read("checked"))

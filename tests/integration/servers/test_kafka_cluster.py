@@ -18,7 +18,7 @@ from oncebench.faults.roles import GROUPS, TRANSACTIONS, stored_in
 from oncebench.servers.kafka.cluster import KafkaCluster, start_cluster
 from oncebench.servers.kafka.settings import CLIENTS
 from oncebench.servers.kafka.views import view
-from tests.integration.servers.test_kafka_broker import gone, read, write
+from tests.integration.servers.test_kafka_broker import gone, values_in, write
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]  # three JVMs, and a failover of 9 s
@@ -104,7 +104,9 @@ def test_acknowledged_records_survive_the_kill_of_their_leader(cluster: KafkaClu
     cluster.start()
     assert cluster.alive
     in_sync(cluster)
-    assert read(cluster.bootstrap_servers, topic, 1000) == [b"before"] * 500 + [b"without"] * 500
+    wanted = [b"before"] * 500 + [b"without"] * 500
+    # A new leader shows the last records when its follower has fetched again.
+    wait_for("every record", lambda: values_in(cluster.bootstrap_servers, topic) == wanted)
 
 
 def test_a_broker_that_is_cut_off_acknowledges_nothing(tmp_path: Path) -> None:
@@ -135,7 +137,8 @@ def test_a_broker_that_is_cut_off_acknowledges_nothing(tmp_path: Path) -> None:
         wait_for("brokers that agree", lambda: cluster.agrees(5))
         assert producer.flush(120) == 0
         assert acknowledged == [None]
-        assert read(cluster.bootstrap_servers, topic, 3) == [b"before", b"early", b"meanwhile"]
+        wanted = [b"before", b"early", b"meanwhile"]
+        wait_for("every record", lambda: values_in(cluster.bootstrap_servers, topic) == wanted)
 
 
 def require_only_proxies(cluster: KafkaCluster) -> None:
@@ -159,7 +162,7 @@ def test_a_cluster_starts_again_on_kept_data_and_ends_as_one(tmp_path: Path) -> 
         assert all((broker.data / ".kafka_cleanshutdown").exists() for broker in cluster.brokers.values())
     with start_cluster(tmp_path) as again:
         pids = [broker.pid for broker in again.brokers.values()]
-        assert read(again.bootstrap_servers, topic, 1) == [b"kept"]
+        wait_for("the record", lambda: values_in(again.bootstrap_servers, topic) == [b"kept"])
     assert all(map(gone, pids))
 
 

@@ -12,11 +12,12 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from oncebench.servers.kafka.broker import KafkaBroker
 from oncebench.sinks.kafka import wire
 from oncebench.sinks.kafka.coordinator import Coordinator, EndTxnResult, Outcome, Transaction
+from tests.reading import committed_records
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.integration
@@ -55,14 +56,7 @@ def prepared(kafka: KafkaBroker, coordinator: Coordinator, topic: str) -> tuple[
 
 
 def committed(kafka: KafkaBroker, topic: str) -> list[bytes | None]:
-    settings = {"group.id": "wire", "isolation.level": "read_committed", "enable.partition.eof": True}
-    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, **settings})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    values = []
-    while (message := consumer.poll(LIMIT_S)) is not None and message.error() is None:
-        values.append(message.value())
-    consumer.close()
-    return values
+    return [record.value() for record in committed_records(kafka.bootstrap_servers, topic)]
 
 
 def end(coordinator: Coordinator, transaction: Transaction, commit: bool = True) -> EndTxnResult:

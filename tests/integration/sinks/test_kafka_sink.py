@@ -25,7 +25,7 @@ from oncebench.sinks.kafka.coordinator import Coordinator
 from oncebench.sinks.kafka.names import Names
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.kafka.sink import SUPPORTS, KafkaSink
-from oncebench.sinks.reader import Rows
+from tests.reading import read_all
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.integration
@@ -75,14 +75,8 @@ class Output:
         return sink
 
     def visible(self) -> Counter[str]:
-        found: Counter[str] = Counter()
-
-        def take(read: Rows) -> None:
-            found.update(json.loads(value or b"{}")["session_key"] for value in read.value)
-
-        with closing(KafkaReader(self.servers, self.topic)) as reader:
-            reader.read_to_end(take, settle_s=0)
-        return found
+        values = read_all(KafkaReader(self.servers, self.topic)).value
+        return Counter(json.loads(value or b"{}")["session_key"] for value in values)
 
 
 def support(variant: str) -> Support:
@@ -191,16 +185,7 @@ def test_a_record_keeps_its_headers_and_a_null_key_and_value(output: Output, var
     prepared = dict(writer.write(Task(0), iter([records]))[0])
     if variant == "two-phase":
         assert driver.commit(0, {0: prepared}) == set()
-    found: list[Rows] = []
-
-    def all_read() -> bool:
-        found.clear()
-        with closing(KafkaReader(output.servers, output.topic)) as reader:
-            reader.read_to_end(found.append, settle_s=0)
-        return sum(map(len, found)) == 3
-
-    wait_for("the records to be visible", all_read)
-    (read,) = found
+    read = read_all(KafkaReader(output.servers, output.topic), settle_s=60)
     assert list(zip(read.key, read.value, strict=True)) == [(b"k", None), (None, b"{}"), (b"", b"")]
     assert [[tuple(each) for each in record or ()] for record in read.headers] == [
         [("trace", b"\x00"), ("empty", None)],

@@ -27,12 +27,12 @@ from oncebench.servers.postgres import SERVICE, PostgresServer, start_postgres
 from oncebench.sinks.postgres import writers
 from oncebench.sinks.postgres.connection import VARIABLE
 from oncebench.sinks.postgres.sink import PostgresSink
-from oncebench.sinks.reader import Rows
 from oncebench.sinks.registry import suite_sinks
 from oncebench.workdir import open_work_dir
 from pipeline.rows import ID, SCHEMA
 from proofs.without_jvm import deliverable
 from tests.pipelines import place
+from tests.reading import read_all
 
 pytestmark = pytest.mark.integration
 SINK = suite_sinks()["postgres"]
@@ -96,9 +96,7 @@ class Output:
 
     def visible(self) -> Counter[str]:
         """How many rows of each key are there."""
-        found: list[Rows] = []
-        self.reader().read_to_end(found.append, settle_s=0, idle_s=0)
-        return Counter(orjson.loads(value or b"")["session_key"] for rows in found for value in rows.value)
+        return Counter(orjson.loads(value or b"")["session_key"] for value in read_all(SINK.read(self.target)).value)
 
 
 @pytest.fixture
