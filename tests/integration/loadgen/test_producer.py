@@ -1,6 +1,5 @@
 """The load on a real broker: its promises on a healthy broker and during a broker failure."""
 
-import time
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -132,21 +131,11 @@ def test_events_go_out_at_their_scheduled_times(kafka: Broker, tmp_path: Path) -
     ledger = Ledger.open(load.ledger_dir)
     late_us = ledger.sent_us - ledger.scheduled_us
     assert late_us.min() >= 0, "an event was sent before its time"
-    assert summary.lateness_ms.p99 < 50, "far above what an idle machine needs, far below a scheduling fault"
     assert summary.lateness_ms.max == pytest.approx(late_us.max() / 1e3, abs=0.001)
     assert ledger.scheduled_us[0] == ledger.plan.started_us
     assert ledger.scheduled_us[-1] - ledger.scheduled_us[0] == pytest.approx(7_999 * 500, abs=1)
     assert all(b.sent >= a.sent and b.t_us > a.t_us for a, b in pairwise(statuses))
     assert statuses[-1].acknowledged == 8_000
-    assert 1_500 < statuses[-3].rate_1s < 2_500
-
-
-def test_a_low_rate_needs_little_processor_time(kafka: Broker, tmp_path: Path) -> None:
-    load = config(kafka, tmp_path, rate=100.0, sessions=3)
-    before_s = time.process_time()
-    summary = run_load(load)
-    assert summary.duration_s == pytest.approx(3.0, abs=0.5)
-    assert time.process_time() - before_s < 0.4 * summary.duration_s
 
 
 def test_the_same_seed_makes_the_same_load_again(kafka: Broker, tmp_path: Path) -> None:
