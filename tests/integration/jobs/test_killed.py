@@ -45,6 +45,7 @@ def kill_again_and_again(job: Example, kills: int, counts: Callable[[], list[Cou
     return sent
 
 
+@pytest.mark.timeout(900)  # three starts of Spark
 def test_the_job_of_the_page_writes_each_order_once_though_it_is_killed(lab: Lab, tmp_path: Path) -> None:
     job = Example(lab, tmp_path, "orders_to_kafka.py")
     sent = kill_again_and_again(job, 2, lambda: [job.in_topic()])
