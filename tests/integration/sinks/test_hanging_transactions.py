@@ -36,7 +36,7 @@ from oncebench.sinks.kafka.names import transactional_ids
 from tests.reading import committed_records
 
 pytestmark = pytest.mark.integration
-LIMIT_S = 10.0
+LIMIT_S = 60.0  # a broker answers in milliseconds, and in many seconds where it shares its cores
 
 
 @pytest.fixture(scope="module")
