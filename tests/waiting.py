@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+import psutil
+
 from oncebench.processes.child import Child, tail
 
 if TYPE_CHECKING:
@@ -50,3 +52,11 @@ def said(children: Iterable[Child]) -> str:
         errors = [line for line in lines if "Exception" in line or "Error" in line]
         found += [f"{child.name}:", *errors[:5], "...", tail(child.log)]
     return "\n".join(found)
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended, also if nobody has reaped it yet."""
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True

@@ -19,7 +19,7 @@ from oncebench.servers.kafka.class_archive import start_files
 from oncebench.servers.kafka.settings import CLIENTS, CONTROLLER, BrokerSettings
 from oncebench.sinks.kafka import sink as kafka
 from oncebench.sinks.kafka.coordinator import Coordinator
-from tests.integration.sinks.test_kafka_sink import Output, Task, rows, write
+from tests.integration.sinks.kafka_output import Output, Task, rows, write
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.integration

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from oncebench.lab.lab import Lab
-from tests.integration.pipeline.test_own_job import WAIT_S, Own, ended, order
+from tests.integration.pipeline.own_job import WAIT_S, Own, ended, order
+from tests.kafka_topics import configure
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
@@ -19,10 +19,7 @@ LIMIT = 2_000_000
 
 
 def raise_limit(own: Own, name: str, limit: int) -> None:
-    entry = ConfigEntry("max.message.bytes", str(limit), incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, own.topics[name], incremental_configs=[entry])
-    admin = own.lab.kafka.admin()
-    admin.incremental_alter_configs([resource])[resource].result(30)
+    configure(own.lab.kafka.admin(), own.topics[name], {"max.message.bytes": limit})
 
 
 def send_large(own: Own) -> str:

@@ -23,7 +23,7 @@ from oncebench.lab.lab import Lab
 from oncebench.processes import child
 from oncebench.processes.child import Child, tail
 from oncebench.servers.spark_cluster import SparkCluster, start_spark_cluster
-from tests import ROOT
+from tests import COMMAND, ROOT
 from tests.example_jobs import PARTITIONS
 from tests.integration.kafka_access.guarded import AUTHORISATION, Guarded
 from tests.integration.kafka_access.secured import PASSWORD, Secured, make_user, secured_kafka
@@ -78,7 +78,7 @@ def ran(folder: Path, line: str, places: Mapping[str, str]) -> str:
     program, *words = shlex.split(line)
     assert program == "oncebench"
     environment = {**os.environ, "PYTHONPATH": str(HOME), "KAFKA_PASSWORD": PASSWORD}
-    command = [sys.executable, "-c", "from oncebench.cli import main; main()", *words]
+    command = [*COMMAND, *words]
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )

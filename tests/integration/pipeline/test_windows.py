@@ -10,8 +10,9 @@ import pytest
 from confluent_kafka import Producer
 
 from oncebench.lab.lab import Lab
+from oncebench.processes.child import tail
 from oncebench.record.json_lines import read_lines
-from tests.integration.pipeline.test_own_job import Own, tail
+from tests.integration.pipeline.own_job import Own
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient
 
 from oncebench.lab.lab import Lab
 from oncebench.measure import measure
@@ -19,6 +19,7 @@ from oncebench.record.json_lines import read_lines
 from oncebench.scenario.cell import Cell
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.workdir import open_work_dir
+from tests.kafka_topics import configure
 from tests.pipelines import event, position, session
 from tests.waiting import wait_for
 
@@ -67,12 +68,7 @@ class Foreign(threading.Thread):
         wait_for("a batch", lambda: position(self.folder).get(str(partition), 0) >= end, limit_s=WAIT_S)
 
     def _allow_huge_records(self) -> None:
-        resource = ConfigResource(ResourceType.TOPIC, self.topic)
-        limit = ConfigEntry("max.message.bytes", "20000000", incremental_operation=AlterConfigOpType.SET)
-        resource.add_incremental_config(limit)
-        admin = AdminClient({"bootstrap.servers": self.servers})
-        for done in admin.incremental_alter_configs([resource]).values():
-            done.result(30)
+        configure(AdminClient({"bootstrap.servers": self.servers}), self.topic, {"max.message.bytes": 20_000_000})
 
 
 @pytest.mark.timeout(900)

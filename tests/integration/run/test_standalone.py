@@ -22,6 +22,7 @@ from oncebench.processes import child as process
 from oncebench.record.json_lines import read_lines
 from oncebench.servers.spark_cluster import SparkCluster, start_spark_cluster
 from oncebench.sinks.postgres.connection import VARIABLE
+from tests import COMMAND
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow]
@@ -52,7 +53,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(folder: Path, cluster: SparkCluster, *options: str) -> process.Child:
     command = [
-        sys.executable, "-c", "from oncebench.cli import main; main()", "run", "--guarantee", "exactly-once",
+        *COMMAND, "run", "--guarantee", "exactly-once",
         "--master", cluster.address, "--work-dir", str(folder / "run"), "--start-timeout", "600", *options,
     ]  # fmt: skip
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE}

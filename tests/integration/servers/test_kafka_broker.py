@@ -29,13 +29,9 @@ from oncebench.servers.kafka.topics import Kafka
 from oncebench.servers.kafka.views import Seen, view
 from tests import ROOT
 from tests.reading import committed_records
-from tests.waiting import wait_for
+from tests.waiting import gone, wait_for
 
 pytestmark = pytest.mark.integration
-
-
-def gone(pid: int) -> bool:
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 def write(servers: str, topic: str, values: list[bytes], compression: str = "none") -> None:

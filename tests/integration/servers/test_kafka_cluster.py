@@ -18,8 +18,8 @@ from oncebench.faults.roles import GROUPS, TRANSACTIONS, stored_in
 from oncebench.servers.kafka.cluster import KafkaCluster, start_cluster
 from oncebench.servers.kafka.settings import CLIENTS
 from oncebench.servers.kafka.views import view
-from tests.integration.servers.test_kafka_broker import gone, values_in, write
-from tests.waiting import wait_for
+from tests.integration.servers.test_kafka_broker import values_in, write
+from tests.waiting import gone, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]  # three JVMs, and a failover of 9 s
 MOST_BYTES = 3_000_000_000

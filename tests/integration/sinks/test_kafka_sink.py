@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
 import time
-import uuid
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -17,70 +14,21 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer
 
-from oncebench.delivery.contract import Support
 from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, RefusedStart
 from oncebench.servers.kafka.broker import KafkaBroker
 from oncebench.sinks.kafka import writers
 from oncebench.sinks.kafka.coordinator import Coordinator
 from oncebench.sinks.kafka.names import Names
 from oncebench.sinks.kafka.reader import KafkaReader
-from oncebench.sinks.kafka.sink import SUPPORTS, KafkaSink
+from oncebench.sinks.kafka.sink import KafkaSink
+from tests.integration.sinks.kafka_output import TIMEOUT_MS, VARIANTS, Output, Task, rows, support, wait_for_rows, write
 from tests.reading import read_all
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.integration
-VARIANTS = {support.variant: support for support in SUPPORTS}
-# A transaction that nobody aborts would hold its reader up for so long.
-TIMEOUT_MS = 60_000
 # For tests that let a transaction run out; the shared broker looks for such ones often (QUICK_ABORTS).
 SHORT_MS = 1000
 RECORD_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-
-
-class Task:
-    """The task of a partition."""
-
-    def __init__(self, batch: int, partition: int = 0) -> None:
-        self.batch, self.partition = batch, partition
-
-    def reach(self, point: str) -> None:
-        """No faults here."""
-
-    def counted(self) -> tuple[int, int]:
-        return 20, 1
-
-
-def rows(of: str) -> Iterator[pa.RecordBatch]:
-    values = [json.dumps({"session_key": of, "j": j}).encode() for j in range(20)]
-    yield pa.record_batch({"key": pa.array([of.encode()] * 20), "value": pa.array(values)})
-
-
-class Output:
-    """A fresh topic, and drivers that write to it from this one worker process."""
-
-    def __init__(self, kafka: KafkaBroker, partitions: int = 1) -> None:
-        self.servers = kafka.bootstrap_servers
-        self.topic = kafka.fresh_topic("out", partitions)
-        self.sink_id = f"s-{uuid.uuid4().hex[:8]}"
-
-    def driver(
-        self,
-        variant: str,
-        generation: int,
-        keep: list[Mapping[str, Any]] | None = None,
-        timeout_ms: int = TIMEOUT_MS,
-    ) -> KafkaSink:
-        sink = KafkaSink(self.topic, self.sink_id, 1, {"bootstrap.servers": self.servers}, timeout_ms, "")
-        sink.start(support(variant), generation, keep or [])
-        return sink
-
-    def visible(self) -> Counter[str]:
-        values = read_all(KafkaReader(self.servers, self.topic)).value
-        return Counter(json.loads(value or b"{}")["session_key"] for value in values)
-
-
-def support(variant: str) -> Support:
-    return VARIANTS[variant]
 
 
 @pytest.fixture
@@ -88,10 +36,6 @@ def output(kafka: KafkaBroker) -> Iterator[Output]:
     writers._transactional.clear()
     yield Output(kafka)
     writers._transactional.clear()
-
-
-def write(writer: Any, batch: int, of: str) -> dict[str, Any]:
-    return dict(writer.write(Task(batch), rows(of))[0])
 
 
 def die() -> None:
@@ -365,8 +309,3 @@ def test_a_number_is_read_as_the_first_request_to_a_broker_that_is_new(kafka_own
     command = [sys.executable, "-c", asking.format(client, topic)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, "None"), done.stderr
-
-
-def wait_for_rows(output: Output, wanted: dict[str, int]) -> None:
-    """A committed transaction is visible once its markers are written, some ms after the answer."""
-    wait_for(f"{wanted} to be visible", lambda: output.visible() == wanted)

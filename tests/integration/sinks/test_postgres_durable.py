@@ -18,7 +18,7 @@ from oncebench.lab.lab import Lab
 from oncebench.servers.postgres import SERVICE, PostgresServer
 from oncebench.sinks.postgres.connection import VARIABLE
 from tests.contract.attempts import PARTITIONS, make_output, rows_for
-from tests.integration.sinks.test_postgres import SINK, SUPPORTS, Output, batch, drop_connections, write, writer_of
+from tests.integration.sinks.postgres_output import SINK, SUPPORTS, Output, batch, drop_connections, write, writer_of
 from tests.spark_sessions import sinkless, spark_session
 from tests.waiting import wait_for
 

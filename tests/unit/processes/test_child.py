@@ -17,7 +17,7 @@ from oncebench.processes import child as process
 from oncebench.processes import sessions
 from oncebench.processes.child import Child
 from oncebench.processes.sessions import NotOursError, Session, start_time
-from tests.waiting import wait_for
+from tests.waiting import gone, wait_for
 
 # a tree as pyspark makes it: a daemon in a process group of its own, and a worker below it
 TREE = """
@@ -28,10 +28,6 @@ if os.fork() == 0:
 print("ready", flush=True)
 time.sleep(600)
 """
-
-
-def gone(pid: int) -> bool:
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 @pytest.fixture

@@ -7,12 +7,11 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from oncebench.processes.sessions import start_time
 from tests import ROOT
-from tests.waiting import wait_for
+from tests.waiting import gone, wait_for
 
 SUITE = """
 import os, sys, time
@@ -39,13 +38,6 @@ child = tree("child")
 print(guardian().pid, *child.members(), flush=True)
 {end}
 """
-
-
-def gone(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
 
 
 class Suite:

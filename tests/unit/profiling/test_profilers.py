@@ -19,7 +19,7 @@ from oncebench.processes import child as process
 from oncebench.processes.child import Child
 from oncebench.profiling.profilers import Profilers, Tools
 from oncebench.profiling.stacks import Stack
-from tests.waiting import wait_for
+from tests.waiting import gone, wait_for
 
 # A driver with a JVM and two worker daemons; only their command lines matter.
 PIPELINE = """
@@ -110,15 +110,7 @@ def test_no_profiler_outlives_the_run(tmp_path: Path, pipeline: Child) -> None:
         assert len(profilers._children) == 4
         with pytest.raises(UserError, match="did not end before the run did"):
             profilers.samples()
-    wait_for("their end", lambda: not [pid for pid in pids if runs(pid)])
-
-
-def runs(pid: int) -> bool:
-    """Whether a process runs; one that waits to be reaped by init does not."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    wait_for("their end", lambda: not [pid for pid in pids if not gone(pid)])
 
 
 def test_a_pipeline_without_workers_is_not_profiled(tmp_path: Path) -> None:
