@@ -26,6 +26,10 @@ LATEST_KILL_S = 1.5
 SEED = 28
 
 
+def grown(before: list[Counter[str]], after: list[Counter[str]]) -> bool:
+    return any(len(new) > len(old) for old, new in zip(before, after, strict=True))
+
+
 def kill_again_and_again(job: Example, kills: int, counts: Callable[[], list[Counter[str]]]) -> int:
     """Kills the job, each time some moments after new rows are visible; returns the number of orders."""
     moments = random.Random(SEED)
@@ -33,9 +37,7 @@ def kill_again_and_again(job: Example, kills: int, counts: Callable[[], list[Cou
         job.send({"order_id": f"o-{n}", "cents": n} for n in range(ORDERS * kill, ORDERS * (kill + 1)))
         before = counts()
         with job.start() as running:
-            wait_for(
-                "new orders", lambda before=before: any(map(lambda a, b: len(a) > len(b), counts(), before)), [running]
-            )  # type: ignore[misc]
+            wait_for("new orders", lambda before=before: grown(before, counts()), [running])  # type: ignore[misc]
             time.sleep(moments.uniform(0, LATEST_KILL_S))
             running.kill_session()
     sent = ORDERS * kills
