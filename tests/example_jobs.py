@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from oncebench.delivery.contract import SinkKind
 from oncebench.lab.lab import Lab
 from oncebench.processes import child
 from oncebench.processes.child import Child
 from tests import ROOT
+from tests.reading import committed_records
 
 PARTITIONS = 2
 
@@ -77,24 +78,8 @@ class Example:
 
     def in_topic(self) -> Counter[str]:
         """How often a committed consumer reads each order."""
-        settings = {"bootstrap.servers": self.servers, "group.id": "count", "enable.auto.commit": False}
-        consumer = Consumer({**settings, "isolation.level": "read_committed", "auto.offset.reset": "earliest"})
-        found: Counter[str] = Counter()
-        try:
-            places = [TopicPartition(self.output, partition, 0) for partition in range(PARTITIONS)]
-            ends = {place.partition: consumer.get_watermark_offsets(place, 30)[1] for place in places}
-            consumer.assign(places)
-            while any(place.offset < ends[place.partition] for place in consumer.position(places)):
-                message = consumer.poll(1.0)
-                if message is None:
-                    if all(place.offset < 0 for place in consumer.position(places)) and not any(ends.values()):
-                        break
-                    return found  # what follows belongs to an open transaction
-                assert message.error() is None, message.error()
-                found[json.loads(message.value())["order_id"]] += 1
-        finally:
-            consumer.close()
-        return found
+        values = (record.value() or b"{}" for record in committed_records(self.servers, self.output))
+        return Counter(json.loads(value)["order_id"] for value in values)
 
 
 def in_table(dsn: str, table: str) -> Counter[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -31,19 +31,10 @@ from oncebench.sinks.registry import SINKS
 from oncebench.sinks.suite import Place
 from pipeline.config import PipelineConfig
 from pipeline.rows import KEY, SCHEMA
+from tests.reading import extend
 
 WAIT_S = 120.0  # Spark starts in 5 to 10 s on idle cores, and needs many times that next to other tests
 PARTITIONS = 2
-
-
-def wait_for(what: str, done: Callable[[], bool], watch: Iterable[Supervisor] = ()) -> None:
-    """Waits for a condition and supervises the pipelines meanwhile."""
-    deadline = time.monotonic() + WAIT_S
-    while not done():
-        assert time.monotonic() < deadline, f"waited {WAIT_S:g} s for {what}"
-        for supervisor in watch:
-            supervisor.watch()
-        time.sleep(0.05)
 
 
 def place(name: str, folder: Path) -> Place:
@@ -129,12 +120,6 @@ class Fixture:
         """The number of times that a committed reader sees each row id."""
         values = (json.loads(value or b"{}") for value in self.rows().value)
         return Counter((row["session_key"], row["j"]) for row in values)
-
-
-def extend(into: Rows, rows: Rows) -> None:
-    """Adds rows to the columns of others."""
-    for name in ("partition", "offset", "append_ms", "key", "value", "headers"):
-        getattr(into, name).extend(getattr(rows, name))
 
 
 def position(record: Path) -> dict[str, int]:

@@ -9,7 +9,8 @@ from oncebench.processes import child
 from oncebench.processes.child import Child
 from oncebench.record.json_lines import read_lines
 from pipeline.config import PipelineConfig, write_config
-from tests.pipelines import WAIT_S, Fixture, wait_for
+from tests.pipelines import WAIT_S, Fixture
+from tests.waiting import wait_for
 
 
 def start_once(fixture: Fixture, config: PipelineConfig, *options: str) -> Child:

@@ -33,12 +33,12 @@ from oncebench.delivery.quarantine import Quarantine
 from oncebench.delivery.starts.drivers import Drivers
 from oncebench.delivery.starts.gaps import Gaps
 from oncebench.lab.lab import Lab
-from oncebench.sinks.reader import Rows
 from oncebench.sinks.registry import suite_sinks
 from oncebench.sinks.suite import Place
 from pipeline import rows as job_rows
 from pipeline.config import PipelineConfig
 from pipeline.sink import open_sink
+from tests.reading import read_all
 
 PARTITIONS = 2
 ROW = ("session_key", "j", "events", "total", "checksum", "ended_at")
@@ -110,16 +110,11 @@ class Output:
     def visible(self) -> Counter[Made]:
         """Every row that a committed reader sees."""
         found: Counter[Made] = Counter()
-
-        def take(rows: Rows) -> None:
-            for key, value in zip(rows.key, rows.value, strict=True):
-                row = orjson.loads(value or b"")
-                assert (key or b"").decode() == row["session_key"]
-                found[tuple(row[name] for name in ROW)] += 1
-
-        with closing(suite_sinks()[self.kind.name].read(self.config.output)) as reader:
-            report = reader.read_to_end(take, settle_s=30.0, idle_s=30.0)
-            assert report.complete, report.note
+        rows = read_all(suite_sinks()[self.kind.name].read(self.config.output), settle_s=30.0)
+        for key, value in zip(rows.key, rows.value, strict=True):
+            row = orjson.loads(value or b"")
+            assert (key or b"").decode() == row["session_key"]
+            found[tuple(row[name] for name in ROW)] += 1
         return found
 
     def leftovers(self) -> list[str]:

@@ -69,6 +69,7 @@ def test_a_kill_causes_only_the_allowed_anomalies(
     assert np.load(tmp_path / "run" / LATENCIES).shape[0] >= latency["n"] > 0
 
 
+@pytest.mark.timeout(900)  # three starts of Spark
 @pytest.mark.parametrize(("sink", "guarantee", "variant"), EXACT)
 def test_exactly_once_survives_kills_in_a_batch_and_in_its_replay(
     lab: Lab, tmp_path: Path, sink: str, guarantee: str, variant: str

@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,9 +28,10 @@ from oncebench.sinks.kafka.drivers.left import KafkaTransactions
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.postgres.connection import VARIABLE
 from oncebench.sinks.postgres.left import PostgresTransactions
-from oncebench.sinks.reader import Rows
 from tests import ROOT
+from tests.reading import read_all
 from tests.small_job import PARTITIONS, SmallJob, values_of
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -44,9 +45,11 @@ class World:
 
     Attributes:
         places: the options that name the server.
+        visible: counts the visible rows. It waits for open transactions to end: Kafka answers a commit some
+            milliseconds before the rows are visible. `settle_s=0` is for a transaction that must still be open.
     """
 
-    def __init__(self, job: SmallJob, places: list[str], visible: Callable[[], Counter[str]]) -> None:
+    def __init__(self, job: SmallJob, places: list[str], visible: Callable[..., Counter[str]]) -> None:
         self.job, self.places, self.visible = job, places, visible
 
     @property
@@ -91,6 +94,10 @@ class World:
             raise result.exception
         return result.exit_code, result.stdout, result.stderr
 
+    def ends(self, *job: str) -> None:
+        """Waits until no transaction is listed: Kafka ends one some milliseconds after its answer."""
+        wait_for("the transactions to end", lambda: not self.listed(*job))
+
     def listed(self, *job: str) -> list[dict[str, Any]]:
         code, out, err = self.asks_for(list(job), "list", "--json") if job else self.asks("list", "--json")
         assert code == 0, err
@@ -107,15 +114,9 @@ def on_kafka(kafka: KafkaBroker, tmp_path: Path) -> World:
     topic = kafka.fresh_topic("out", PARTITIONS)
     client = {"bootstrap.servers": kafka.bootstrap_servers}
 
-    def visible() -> Counter[str]:
-        found: Counter[str] = Counter()
-
-        def take(rows: Rows) -> None:
-            found.update((value or b"").decode() for value in rows.value)
-
-        with closing(KafkaReader(kafka.bootstrap_servers, topic)) as reader:
-            reader.read_to_end(take, settle_s=0)
-        return found
+    def visible(settle_s: float = LIMIT_S) -> Counter[str]:
+        rows = read_all(KafkaReader(kafka.bootstrap_servers, topic), settle_s)
+        return Counter((value or b"").decode() for value in rows.value)
 
     job = SmallJob("kafka", topic, topic, str(tmp_path / "checkpoint"), kafka=client)
     return World(job, ["--bootstrap-servers", kafka.bootstrap_servers], visible)
@@ -128,7 +129,8 @@ def on_postgres(server: PostgresServer, tmp_path: Path, monkeypatch: pytest.Monk
     with psycopg.connect(server.dsn, autocommit=True) as connection:
         connection.execute(f"CREATE TABLE {name} (key text, value text)")
 
-    def visible() -> Counter[str]:
+    def visible(settle_s: float = 0.0) -> Counter[str]:
+        del settle_s  # PostgreSQL answers a commit when its rows are visible
         with psycopg.connect(server.dsn) as connection:
             return Counter(value for (value,) in connection.execute(f"SELECT value FROM {name}").fetchall())
 
@@ -159,6 +161,7 @@ def test_what_is_undecided_can_only_be_aborted_and_a_start_writes_it_again(world
     assert not list(world.checkpoint.glob("journal/ended-*"))
     code, out, err = world.asks("abort", "--yes")
     assert (code, out.count("  aborted"), err) == (0, PARTITIONS, "")
+    world.ends()
     assert world.asks("abort", "--yes")[:2] == (0, NOTHING)
     (note,) = (json.loads(path.read_text()) for path in world.checkpoint.glob("journal/ended-*"))
     assert (note["asked"], note["generation"], len(note["transactions"])) == ("abort", 2, PARTITIONS)
@@ -176,10 +179,11 @@ def test_what_is_decided_can_only_be_committed_and_a_start_does_not_write_it_aga
     assert (code, out.count("an abort would lose its rows")) == (2, PARTITIONS)
     code, out, err = world.asks("commit")
     assert (code, out.count("would be committed"), "nothing was changed" in err) == (0, PARTITIONS, True)
-    assert world.visible() == Counter()
+    assert world.visible(settle_s=0) == Counter()
     code, out, _ = world.asks("commit", "--yes")
     assert (code, out.count("  committed")) == (0, PARTITIONS)
     assert world.visible() == once(0)
+    world.ends()
     assert world.asks("commit", "--yes")[:2] == (0, NOTHING)
     world.goes_on()
     assert world.visible() == once(0)
@@ -189,7 +193,10 @@ def test_what_is_decided_can_only_be_committed_and_a_start_does_not_write_it_aga
 
 def test_the_rest_of_a_batch_that_is_committed_in_part_is_committed(world: World) -> None:
     world.dies_at("mid-commit")
-    assert [(row["partition"], row["decision"]) for row in world.listed()] == [(1, "commit")]
+    # The first partition's transaction may still be about to end.
+    wait_for(
+        "one transaction", lambda: [(row["partition"], row["decision"]) for row in world.listed()] == [(1, "commit")]
+    )
     assert world.asks("commit", "--yes")[0] == 0
     assert world.visible() == once(0)
     world.goes_on()
@@ -218,7 +225,7 @@ def test_a_call_that_dies_half_way_is_repeated(world: World, monkeypatch: pytest
         dying.setattr(opened, "commit", half)
         assert CliRunner().invoke(cli, ["transactions", "commit", "--yes", "--checkpoint", world.job.checkpoint,
                                         "--output", world.job.output, *world.places]).exit_code == 1  # fmt: skip
-    assert len(world.listed()) == PARTITIONS - 1
+    wait_for("the first transaction to end", lambda: len(world.listed()) == PARTITIONS - 1)
     assert world.asks("commit", "--yes")[0] == 0
     assert world.visible() == once(0)
     world.goes_on()
@@ -288,6 +295,7 @@ def test_without_the_checkpoint_only_an_accepted_loss_allows_an_abort(world: Wor
     assert (code, "are then lost for good" in err) == (2, True)
     code, out, _ = world.asks_for(job, "abort", "--accept-loss", "--yes")
     assert (code, out.count("  aborted")) == (0, PARTITIONS)
+    world.ends(*job)
     assert world.asks_for(job, "list")[:2] == (0, NOTHING)
     assert world.visible() == Counter()
 
@@ -295,10 +303,8 @@ def test_without_the_checkpoint_only_an_accepted_loss_allows_an_abort(world: Wor
 def test_a_decided_transaction_that_kafka_has_aborted_is_named_and_written_again(on_kafka: World) -> None:
     on_kafka.dies_at("after-decision", timeout_ms=1000)
     with Coordinator({"bootstrap_servers": on_kafka.places[1]}) as coordinator:
-        deadline = time.monotonic() + LIMIT_S
-        while {txn.state for txn in coordinator.listed(on_kafka.job.sink_id)} != {"CompleteAbort"}:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        sink_id = on_kafka.job.sink_id
+        wait_for("the time-out", lambda: {txn.state for txn in coordinator.listed(sink_id)} == {"CompleteAbort"})
     assert [(row["state"], row["decision"], row["partition"]) for row in on_kafka.listed()] == [
         ("lost", "commit", 0), ("lost", "commit", 1),
     ]  # fmt: skip

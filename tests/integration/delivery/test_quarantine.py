@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from contextlib import closing
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from oncebench.delivery import quarantine
 from oncebench.delivery.copies.originals import MOST_READ_OVER, Original, Originals
 from oncebench.delivery.copies.topic_limit import MAX_MESSAGE_BYTES
 from oncebench.delivery.errors import DeliveryFailed
-from oncebench.delivery.quarantine import FIELDS, Quarantine
+from oncebench.delivery.quarantine import Quarantine
 from oncebench.servers.kafka.broker import KafkaBroker
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.reader import Rows
-from tests.pipelines import extend, wait_for
+from tests.kafka_topics import configure, rejected
+from tests.reading import read_all
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -52,17 +51,12 @@ class World:
 
     def reject(self, offsets: Iterable[int], partition: int = 0) -> dict[str, int]:
         records = [("bad", partition, at, self.sent[at].get("key"), self.sent[at].get("value")) for at in offsets]
-        kinds = (pa.string(), pa.int32(), pa.int64(), pa.binary(), pa.binary())
-        columns = [pa.array(column, kind) for column, kind in zip(zip(*records, strict=True), kinds, strict=True)]
-        self.quarantine.copy(pa.StructArray.from_arrays(columns, names=list(FIELDS)))
+        self.quarantine.copy(rejected(records))
         return self.quarantine.flush()
 
     def lower_limit(self, limit_bytes: int) -> None:
         """Returns when the broker refuses larger records. It applies a setting some time after it acknowledged it."""
-        entry = ConfigEntry("max.message.bytes", str(limit_bytes), incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ResourceType.TOPIC, self.topic, incremental_configs=[entry])
-        admin = self.kafka.admin()
-        admin.incremental_alter_configs([resource])[resource].result(LIMIT_S)
+        configure(self.kafka.admin(), self.topic, {"max.message.bytes": limit_bytes})
         wait_for("the broker to refuse a larger record", lambda: not self._takes(b"v" * 2 * limit_bytes))
 
     def _takes(self, value: bytes) -> bool:
@@ -75,10 +69,7 @@ class World:
         return error is None
 
     def copies(self) -> Rows:
-        found = Rows()
-        with closing(KafkaReader(self.kafka.bootstrap_servers, self.topic)) as reader:
-            assert reader.read_to_end(lambda rows: extend(found, rows), settle_s=LIMIT_S).complete
-        return found
+        return read_all(KafkaReader(self.kafka.bootstrap_servers, self.topic), settle_s=LIMIT_S)
 
     def ours(self) -> list[dict[str, bytes | None]]:
         return [{name.removeprefix("oncebench."): value for name, value in each} for each in self.copies().headers]

@@ -11,7 +11,8 @@ from oncebench.servers.kafka.broker import KafkaBroker, start_kafka
 from oncebench.sinks.kafka import writers
 from oncebench.sinks.kafka.coordinator import Coordinator
 from oncebench.sinks.kafka.rows import limits
-from tests.integration.sinks.test_kafka_sink import Output, Task, rows, wait_for
+from tests.integration.sinks.kafka_output import Output, Task, rows
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 SHORT = {

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import (
@@ -15,21 +14,20 @@ from confluent_kafka.admin import (
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
     ResourcePatternType,
     ResourceType,
 )
 
 from oncebench.delivery.errors import CommitRefused, PermanentFailure, RefusedStart
-from oncebench.delivery.quarantine import FIELDS, Quarantine
+from oncebench.delivery.quarantine import Quarantine
 from oncebench.servers.kafka.broker import KafkaBroker, start_kafka
 from oncebench.sinks.kafka import writers
 from oncebench.sinks.kafka.markers import Offsets
 from oncebench.sinks.kafka.rows import append
 from oncebench.sinks.kafka.sink import KafkaSink
-from tests.integration.sinks.test_kafka_sink import Output, Task, write
+from tests.integration.sinks.kafka_output import Output, Task, write
+from tests.kafka_topics import configure, rejected
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 LIMIT_S = 30
@@ -87,13 +85,6 @@ def entries_of(broker: KafkaBroker) -> set[AclBinding]:
     """The entries that the broker itself applies; it gets them from the controller, some time after the answer."""
     admin = broker.admin()  # a client that is collected takes its open requests with it
     return set(admin.describe_acls(EVERY_ENTRY).result(LIMIT_S))
-
-
-def wait_for(what: str, done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not done():
-        assert time.monotonic() < deadline, f"waited {LIMIT_S} s for {what}"
-        time.sleep(0.02)
 
 
 @pytest.fixture(autouse=True)
@@ -196,21 +187,19 @@ def test_a_commit_that_this_user_may_not_make_is_refused_at_once_and_finished_la
 
 def test_a_user_that_may_not_write_the_quarantine_topic_is_named_as_such(guarded: KafkaBroker) -> None:
     topic = guarded.fresh_topic("bad", 1)
-    kinds = (pa.string(), pa.int32(), pa.int64(), pa.binary(), pa.binary())
-    columns = [pa.array([value], kind) for value, kind in zip(("r", None, None, b"k", b"v"), kinds, strict=True)]
 
-    def rejected() -> dict[str, int]:
+    def copied() -> dict[str, int]:
         quarantine = Quarantine(topic, "in", {"bootstrap.servers": guarded.bootstrap_servers, "log_level": 0})
-        quarantine.copy(pa.StructArray.from_arrays(columns, names=list(FIELDS)))
+        quarantine.copy(rejected([("r", None, None, b"k", b"v")]))
         return quarantine.flush()
 
     closed(guarded)
     try:
         with pytest.raises(PermanentFailure, match=rf"quarantine topic {topic}: .*--operation Write --topic {topic},"):
-            rejected()
+            copied()
     finally:
         opened(guarded, topic)
-    assert rejected() == {"r": 1}, "the same worker, with a new client"
+    assert copied() == {"r": 1}, "the same worker, with a new client"
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -230,12 +219,7 @@ def test_rows_whose_time_the_topic_refuses_end_the_job_and_pass_once_the_limits_
 
 def limits(broker: KafkaBroker, topic: str, before_ms: int, after_ms: int) -> None:
     values = {"message.timestamp.before.max.ms": before_ms, "message.timestamp.after.max.ms": after_ms}
-    entries = [
-        ConfigEntry(name, str(value), incremental_operation=AlterConfigOpType.SET) for name, value in values.items()
-    ]
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-    admin = broker.admin()
-    admin.incremental_alter_configs([resource])[resource].result(LIMIT_S)
+    configure(broker.admin(), topic, values)
 
 
 def takes_an_old_row(broker: KafkaBroker, topic: str) -> bool:

@@ -14,7 +14,8 @@ from oncebench.jobs.checkpoint import newest_batch
 from oncebench.lab.lab import Lab
 from oncebench.processes.child import tail
 from pipeline.config import PipelineConfig
-from tests.pipelines import Fixture, every_row, position, session, wait_for
+from tests.pipelines import Fixture, every_row, position, session
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow]
 SESSIONS = [f"s{number}" for number in range(40)]

@@ -20,8 +20,9 @@ from oncebench.lab.lab import Lab
 from oncebench.servers.postgres import PostgresServer, start_postgres
 from oncebench.sinks.postgres import preparing, slots
 from oncebench.sinks.postgres.connection import VARIABLE, connect
-from tests.integration.sinks.test_postgres import SINK, Output, Task, batch, drop_connections, write
-from tests.pipelines import Fixture, place, session, wait_for
+from tests.integration.sinks.postgres_output import SINK, Output, Task, batch, drop_connections, write
+from tests.pipelines import Fixture, place, session
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 NOTIFY = (

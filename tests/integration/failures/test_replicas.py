@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
-from threading import Thread
+from threading import Event
 
 import pytest
 from confluent_kafka.admin import NewTopic
@@ -18,7 +19,8 @@ from oncebench.servers.kafka.class_archive import start_files
 from oncebench.servers.kafka.settings import CLIENTS, CONTROLLER, BrokerSettings
 from oncebench.sinks.kafka import sink as kafka
 from oncebench.sinks.kafka.coordinator import Coordinator
-from tests.integration.sinks.test_kafka_sink import Output, Task, rows, wait_for, write
+from tests.integration.sinks.kafka_output import Output, Task, rows, write
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 QUICK = {
@@ -69,6 +71,26 @@ def in_sync(first: KafkaBroker, topic: str) -> int:
     return min((len(partition.isrs) for partition in partitions), default=0)
 
 
+@contextmanager
+def started_after_a_warning(broker: KafkaBroker, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Starts a broker once the job warns of missing replicas, or once the block ends."""
+    over = Event()
+
+    def start() -> None:
+        try:
+            wait_for("the warning", lambda: over.is_set() or "not enough in-sync" in caplog.text)
+        finally:  # without the broker, the block would wait for ever
+            broker.start()
+
+    with ThreadPoolExecutor(1) as pool:
+        started = pool.submit(start)
+        try:
+            yield
+        finally:
+            over.set()
+            started.result()
+
+
 @pytest.mark.parametrize("variant", ["two-phase", pytest.param("idempotent", marks=pytest.mark.slow)])
 def test_a_start_waits_for_replicas_and_says_so(
     cluster: tuple[KafkaBroker, KafkaBroker],
@@ -86,12 +108,8 @@ def test_a_start_waits_for_replicas_and_says_so(
     second.kill()
     wait_for("one replica", lambda: in_sync(first, output.topic) == 1)
     assert driver.commit(1, {0: prepared}) == set(), "decided; the end of the transaction cannot be written yet"
-    again = Thread(target=lambda: (wait_for("words", lambda: "not enough in-sync" in caplog.text), second.start()))
-    again.start()
-    try:
+    with started_after_a_warning(second, caplog):
         successor = output.driver(variant, 2)  # must fence the id, whose transaction has not ended
-    finally:
-        again.join()
     assert "waiting for" in caplog.text
     assert "not enough in-sync replicas: topic" in caplog.text
     writer = successor.prepare_writer() if variant == "two-phase" else successor.idempotent_writer()
@@ -115,12 +133,8 @@ def test_a_commit_waits_for_replicas(
     second.kill()
     wait_for("one replica", lambda: in_sync(first, output.topic) == 1)
     assert driver.commit(1, {0: prepared}) == set()
-    again = Thread(target=lambda: (wait_for("words", lambda: "not enough in-sync" in caplog.text), second.start()))
-    again.start()
-    try:
+    with started_after_a_warning(second, caplog):
         assert driver.commit(1, {0: prepared}) == set(), "a replay commits again, and waits for the first to end"
-    finally:
-        again.join()
     wait_for("all rows", lambda: output.visible() == {"early": 20})
     with closing(Coordinator({"bootstrap_servers": output.servers})) as coordinator:
         assert {txn.state for txn in coordinator.listed(driver._names.prefix)} == {"CompleteCommit"}

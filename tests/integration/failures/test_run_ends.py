@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from oncebench.lab.lab import Lab
 from oncebench.measure import measure
@@ -16,6 +15,7 @@ from oncebench.processes.child import Child
 from oncebench.record.json_lines import read_lines
 from oncebench.scenario.cell import Cell
 from oncebench.workdir import open_work_dir
+from tests.kafka_topics import configure
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 LONG = Cell("kafka", "exactly-once", "two-phase", rate=200.0, sessions=240, warmup_s=0.0)  # two minutes of load
@@ -30,10 +30,7 @@ def shrunk(lab: Lab, folder: Path) -> Callable[[Child], None]:
             return
         done.append(time.monotonic())
         topic = json.loads((folder / "cell.json").read_text())["topics"]["output"]
-        entry = ConfigEntry("max.message.bytes", "60", incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-        admin = lab.kafka.admin()
-        admin.incremental_alter_configs([resource])[resource].result(60)
+        configure(lab.kafka.admin(), topic, {"max.message.bytes": 60})
 
     return shrink
 

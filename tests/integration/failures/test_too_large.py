@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from oncebench.lab.lab import Lab
-from tests.integration.pipeline.test_own_job import WAIT_S, Own, ended, order, wait_for
+from tests.integration.pipeline.own_job import WAIT_S, Own, ended, order
+from tests.kafka_topics import configure
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 LETTERS = 600_000  # once in the row's key and once in its value: the row is larger than 1 MB, the record is not
@@ -18,10 +19,7 @@ LIMIT = 2_000_000
 
 
 def raise_limit(own: Own, name: str, limit: int) -> None:
-    entry = ConfigEntry("max.message.bytes", str(limit), incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, own.topics[name], incremental_configs=[entry])
-    admin = own.lab.kafka.admin()
-    admin.incremental_alter_configs([resource])[resource].result(30)
+    configure(own.lab.kafka.admin(), own.topics[name], {"max.message.bytes": limit})
 
 
 def send_large(own: Own) -> str:
@@ -60,7 +58,7 @@ def test_a_row_that_is_too_large_ends_the_job_and_passes_once_the_topics_limit_i
         assert f"--entity-name {own.topics['checked']} --add-config max.message.bytes=121" in last
     raise_limit(own, "checked", LIMIT)
     with own.start(1) as job:
-        wait_for("the large order", lambda: own.visible() == {long: 1}, job)
+        wait_for("the large order", lambda: own.visible() == {long: 1}, [job])
         job.stop_gently(WAIT_S)
         assert job.returncode == 0
 
@@ -71,6 +69,6 @@ def test_small_rows_pass_a_topic_whose_limit_is_smaller_than_the_clients_batches
     raise_limit(own, "checked", 20_000)
     own.send(range(4000))
     with own.start(0) as job:
-        wait_for("all orders", lambda: len(own.visible()) == 4000, job)
+        wait_for("all orders", lambda: len(own.visible()) == 4000, [job])
         job.stop_gently(WAIT_S)
         assert job.returncode == 0

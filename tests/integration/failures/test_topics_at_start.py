@@ -12,8 +12,9 @@ from oncebench.lab.lab import Lab
 from oncebench.processes.child import tail
 from oncebench.servers.kafka.broker import start_kafka
 from oncebench.sinks.kafka.markers import Offsets
-from tests.pipelines import WAIT_S, Fixture, every_row, session, wait_for
+from tests.pipelines import WAIT_S, Fixture, every_row, session
 from tests.starts import catch_up, refusal
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 

@@ -16,7 +16,7 @@ from oncebench.lab.lab import Lab
 from oncebench.servers.postgres import PostgresServer
 from oncebench.sinks.registry import SINKS
 from tests.example_jobs import Example
-from tests.integration.jobs.test_killed import wait_for
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -47,11 +47,11 @@ def killed_once_per_wave(job: Example, read: Callable[[], Result]) -> None:
         before = read()
         job.send(orders(range(wave, wave + 2)))
         with job.start() as running:
-            wait_for("new results", lambda before=before: read() != before, running)  # type: ignore[misc]
+            wait_for("new results", lambda before=before: read() != before, [running])  # type: ignore[misc]
             running.kill_session()
     job.send(orders(range(TIMES, TIMES + 1)))  # the watermark passes all times before
     with job.start() as running:
-        wait_for("every result", lambda: len(read()) >= TIMES * len(SHOPS), running)
+        wait_for("every result", lambda: len(read()) >= TIMES * len(SHOPS), [running])
         running.kill_session()
 
 

@@ -13,13 +13,12 @@ import psycopg
 import pytest
 
 from oncebench.lab.lab import Lab
-from oncebench.processes.child import Child, tail
 from oncebench.servers.postgres import PostgresServer
 from tests.example_jobs import Example, in_table
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
-WAIT_S = 240.0  # a start of Spark takes 5 to 10 s on idle cores, and minutes next to other tests
 ORDERS = 100  # per kill
 KILLS = int(os.environ.get("ONCEBENCH_KILLS", "50"))
 # Batches begin every second: a kill comes in any part of the next ones, and sometimes in the start of a query.
@@ -27,18 +26,8 @@ LATEST_KILL_S = 1.5
 SEED = 28
 
 
-def said(log: Path) -> str:
-    """The first errors of a job, and its last words: Spark's own end with a long plan."""
-    errors = [line for line in log.read_text(errors="replace").splitlines() if "Exception" in line or "Error" in line]
-    return "\n".join([*errors[:5], "...", tail(log)])
-
-
-def wait_for(what: str, done: Callable[[], bool], job: Child) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not done():
-        assert job.alive, f"the job ended while waiting for {what}:\n{said(job.log)}"
-        assert time.monotonic() < deadline, f"waited {WAIT_S:g} s for {what}:\n{said(job.log)}"
-        time.sleep(0.2)
+def grown(before: list[Counter[str]], after: list[Counter[str]]) -> bool:
+    return any(len(new) > len(old) for old, new in zip(before, after, strict=True))
 
 
 def kill_again_and_again(job: Example, kills: int, counts: Callable[[], list[Counter[str]]]) -> int:
@@ -48,18 +37,17 @@ def kill_again_and_again(job: Example, kills: int, counts: Callable[[], list[Cou
         job.send({"order_id": f"o-{n}", "cents": n} for n in range(ORDERS * kill, ORDERS * (kill + 1)))
         before = counts()
         with job.start() as running:
-            wait_for(
-                "new orders", lambda before=before: any(map(lambda a, b: len(a) > len(b), counts(), before)), running
-            )  # type: ignore[misc]
+            wait_for("new orders", lambda before=before: grown(before, counts()), [running])  # type: ignore[misc]
             time.sleep(moments.uniform(0, LATEST_KILL_S))
             running.kill_session()
     sent = ORDERS * kills
     with job.start() as running:
-        wait_for("every order", lambda: all(len(found) == sent for found in counts()), running)
+        wait_for("every order", lambda: all(len(found) == sent for found in counts()), [running])
         running.kill_session()
     return sent
 
 
+@pytest.mark.timeout(900)  # three starts of Spark
 def test_the_job_of_the_page_writes_each_order_once_though_it_is_killed(lab: Lab, tmp_path: Path) -> None:
     job = Example(lab, tmp_path, "orders_to_kafka.py")
     sent = kill_again_and_again(job, 2, lambda: [job.in_topic()])

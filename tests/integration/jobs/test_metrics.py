@@ -14,7 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from oncebench.lab.lab import Lab
 from tests import ROOT
 from tests.example_jobs import Example
-from tests.integration.jobs.test_killed import ORDERS, wait_for
+from tests.integration.jobs.test_killed import ORDERS
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
@@ -59,8 +60,8 @@ def test_a_scrape_of_a_job_shows_what_it_delivered(lab: Lab, tmp_path: Path) -> 
     for kill in (1, 2):
         job.send({"order_id": f"o-{n}", "cents": n} for n in range(ORDERS * (kill - 1), ORDERS * kill))
         with job.start() as running:
-            wait_for("the orders", lambda: scrape(port).get(("oncebench_rows_total",), 0) == ORDERS, running)
-            wait_for("its end", lambda: scrape(port)["oncebench_open_batch_age_seconds",] == 0, running)
+            wait_for("the orders", lambda: scrape(port).get(("oncebench_rows_total",), 0) == ORDERS, [running])
+            wait_for("its end", lambda: scrape(port)["oncebench_open_batch_age_seconds",] == 0, [running])
             found = scrape(port)
             running.kill_session()
         assert found["oncebench_batches_total", "written"] >= 1

@@ -22,12 +22,13 @@ from oncebench.jobs.session import SHUFFLES
 from oncebench.lab.lab import Lab
 from oncebench.sinks.kafka import sink as driver_side
 from oncebench.sinks.kafka.reader import KafkaReader
-from oncebench.sinks.reader import Rows
+from tests.reading import read_all
 from tests.spark_sessions import sinkless, spark_session
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
 ROWS = 50
+LIMIT_S = 60.0  # Kafka ends a transaction some milliseconds after it answers, and later on a busy machine
 
 
 @pytest.fixture(scope="module")
@@ -62,15 +63,9 @@ class Copy:
         writer = deliver(self.rows(), sink, guarantee="exactly-once", checkpoint=self.folder / "checkpoint")
         writer.options(**options).trigger(availableNow=True).start().awaitTermination()
 
-    def visible(self) -> Counter[bytes]:
-        found: Counter[bytes] = Counter()
-
-        def take(rows: Rows) -> None:
-            found.update(value or b"" for value in rows.value)
-
-        with closing(KafkaReader(self.servers, self.topic)) as reader:
-            reader.read_to_end(take, settle_s=0.0)
-        return found
+    def visible(self, settle_s: float = LIMIT_S) -> Counter[bytes]:
+        """The visible rows, after a wait for open transactions to end."""
+        return Counter(value or b"" for value in read_all(KafkaReader(self.servers, self.topic), settle_s).value)
 
 
 @pytest.fixture
@@ -90,7 +85,7 @@ def test_a_query_that_failed_is_restarted_in_its_process(copy: Copy, monkeypatch
         patched.setattr(driver_side.KafkaSink, "commit", uncertain)
         with pytest.raises(StreamingQueryException, match=r"CommitUncertain.*batch 0 is decided"):
             copy.run()
-    assert copy.visible() == {}
+    assert copy.visible(settle_s=0) == {}
     copy.add(1)
     copy.run()
     assert copy.visible() == once(2)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -32,6 +31,7 @@ from oncebench.processes.ports import LOOPBACK, free_ports
 from oncebench.servers.kafka.broker import KafkaBroker
 from oncebench.servers.kafka.class_archive import start_files
 from oncebench.servers.kafka.settings import CLIENTS, CONTROLLER, BrokerSettings
+from tests.waiting import wait_for
 
 LOGIN = "LOGIN"
 USERS = 120  # one for each case
@@ -103,10 +103,7 @@ class Guarded:
         admin = self.broker.admin()
         for made in admin.create_acls(wanted).values() if wanted else ():
             made.result(LIMIT_S)
-        deadline = time.monotonic() + LIMIT_S
-        while not set(wanted) <= self.entries():
-            assert time.monotonic() < deadline, f"waited {LIMIT_S:g} s for the broker to allow it"
-            time.sleep(0.02)
+        wait_for("the broker to allow it", lambda: set(wanted) <= self.entries())
 
     def entries(self) -> set[AclBinding]:
         """The entries that the broker applies."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from oncebench.site.write import publish
-from tests import ROOT
+from tests import COMMAND, ROOT
 from tests.integration.kafka_access.secured import PASSWORD
 
 CANARY = PASSWORD.encode()
@@ -45,7 +44,7 @@ class Ended:
 
 def command(folder: Path, *words: str, environment: Mapping[str, str] | None = None) -> Ended:
     """Runs `oncebench` in an empty folder; `environment` may have the secret."""
-    program = [sys.executable, "-c", "from oncebench.cli import main; main()", *words]
+    program = [*COMMAND, *words]
     given = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder / "tmp"), **(environment or {})}
     (folder / "tmp").mkdir(exist_ok=True)
     with _watched("cmdline", *(() if environment else ("environ",))) as seen:

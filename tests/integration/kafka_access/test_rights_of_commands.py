@@ -10,14 +10,13 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
 
 from oncebench.cli import cli
 from oncebench.delivery.errors import DeliveryFailed, ReadError, RefusedStart
-from oncebench.delivery.quarantine import FIELDS, Quarantine
+from oncebench.delivery.quarantine import Quarantine
 from oncebench.errors import UserError
 from oncebench.jobs import transactions
 from oncebench.kafka_access.acls import Right
@@ -30,6 +29,7 @@ from tests.integration.kafka_access.guarded import Guarded, guarded_kafka
 from tests.integration.kafka_access.runs import LOAD, command
 from tests.integration.kafka_access.test_rights import named
 from tests.integration.sinks.test_hanging_transactions import World
+from tests.kafka_topics import rejected
 from tests.small_job import PARTITIONS, SmallJob
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -102,10 +102,7 @@ def requeue(case: Case) -> Outcome:
     case.guarded.broker.create_topic(f"{case.topic}-back", PARTITIONS)
     client = {"bootstrap.servers": case.guarded.broker.bootstrap_servers}
     quarantine = Quarantine(case.topic, case.topic, client)
-    record = [("any", 0, 0, b"k", b"v")]
-    kinds = (pa.string(), pa.int32(), pa.int64(), pa.binary(), pa.binary())
-    columns = [pa.array(column, kind) for column, kind in zip(zip(*record, strict=True), kinds, strict=True)]
-    quarantine.copy(pa.StructArray.from_arrays(columns, names=list(FIELDS)))
+    quarantine.copy(rejected([("any", 0, 0, b"k", b"v")]))
     quarantine.flush()
     return case.asks("requeue", "--quarantine", case.topic, "--reason", "any", "--to", f"{case.topic}-back")
 

@@ -13,22 +13,22 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from oncebench.home import HOME
 from oncebench.lab.lab import Lab
 from oncebench.processes import child
 from oncebench.processes.child import Child, tail
 from oncebench.servers.spark_cluster import SparkCluster, start_spark_cluster
-from tests import ROOT
+from tests import COMMAND, ROOT
 from tests.example_jobs import PARTITIONS
 from tests.integration.kafka_access.guarded import AUTHORISATION, Guarded
 from tests.integration.kafka_access.secured import PASSWORD, Secured, make_user, secured_kafka
-from tests.standalone import waited
+from tests.reading import committed_records
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -78,7 +78,7 @@ def ran(folder: Path, line: str, places: Mapping[str, str]) -> str:
     program, *words = shlex.split(line)
     assert program == "oncebench"
     environment = {**os.environ, "PYTHONPATH": str(HOME), "KAFKA_PASSWORD": PASSWORD}
-    command = [sys.executable, "-c", "from oncebench.cli import main; main()", *words]
+    command = [*COMMAND, *words]
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
@@ -121,12 +121,12 @@ def run_and_kill_the_job(secured: Secured, lab: Lab, folder: Path) -> None:
     (folder / "job.py").write_text(job(secured, lab))
     send(secured, range(ORDERS))
     with start(folder, lab, 1) as running:
-        waited(lambda: not running.alive or len(orders_in(secured)) > 0, "the first rows", LIMIT_S)
+        wait_for("the first rows", lambda: not running.alive or len(orders_in(secured)) > 0, limit_s=LIMIT_S)
         assert running.alive, tail(running.log)
         running.kill_session()
     send(secured, range(ORDERS, 2 * ORDERS))
     with start(folder, lab, 2) as running:
-        waited(lambda: not running.alive or len(orders_in(secured)) >= 2 * ORDERS, "all rows", LIMIT_S)
+        wait_for("all rows", lambda: not running.alive or len(orders_in(secured)) >= 2 * ORDERS, limit_s=LIMIT_S)
         assert running.alive, tail(running.log)
         running.kill_session()
     found = orders_in(secured)
@@ -164,20 +164,5 @@ def send(secured: Secured, numbers: range) -> None:
 
 def orders_in(secured: Secured) -> list[str]:
     """The keys that a committed consumer gets, in any order."""
-    settings = {
-        "bootstrap.servers": secured.broker.bootstrap_servers,
-        "group.id": "count",
-        "enable.partition.eof": True,
-    }
-    committed = {"isolation.level": "read_committed", "enable.auto.commit": False}
-    found, ended = list[str](), set[int]()
-    with closing(Consumer({**settings, **committed})) as consumer:
-        consumer.assign([TopicPartition("orders-checked", partition, 0) for partition in range(PARTITIONS)])
-        while len(ended) < PARTITIONS:
-            message = consumer.poll(30.0)
-            assert message is not None, "the broker does not answer"
-            if message.error() is not None:
-                ended.add(message.partition())
-            else:
-                found.append(message.key().decode())
-    return found
+    records = committed_records(secured.broker.bootstrap_servers, "orders-checked")
+    return [(record.key() or b"").decode() for record in records]

@@ -12,7 +12,8 @@ import pytest
 from oncebench.downloads.cache import cache_dir
 from oncebench.lab.spark.class_archive import prepare_spark
 from oncebench.run.attempts.supervisor import Supervisor
-from tests.pipelines import Fixture, position, session, wait_for
+from tests.pipelines import Fixture, position, session
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 

@@ -21,6 +21,7 @@ from oncebench.record.json_lines import read_lines
 from oncebench.record.streams import Stream, read_stream
 from oncebench.servers.kafka.broker import KafkaBroker
 from tests import ROOT
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -69,19 +70,12 @@ def start(tmp_path: Path) -> Iterator[Callable[[KafkaBroker, str], Observer]]:
     def run(kafka: KafkaBroker, topic: str) -> Observer:
         observer = Observer(tmp_path, {"sink": "kafka", "target": target(kafka, topic)})
         started.append(observer)
-        wait_for(lambda: observer.last()["visible"] == 0, f"the observer's first status line, see {observer.log}")
+        wait_for(f"the observer's first status line, see {observer.log}", lambda: observer.last()["visible"] == 0)
         return observer
 
     yield run
     for observer in started:
         observer.kill()
-
-
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {LIMIT_S:.0f} s for {what}"
-        time.sleep(0.02)
 
 
 def row(ended_at: int, j: int = 0) -> bytes:
@@ -112,7 +106,7 @@ def test_every_committed_row_is_recorded_after_its_commit_and_no_aborted_row(
         before = now_us()
         producer.commit_transaction(LIMIT_S)
         commits.append((number, before))
-    wait_for(lambda: observer.last()["visible"] == 80, "80 rows in the observer's status")
+    wait_for("80 rows in the observer's status", lambda: observer.last()["visible"] == 80)
     assert observer.stop() == 0
     stream = observer.stream()
     assert stream.complete
@@ -140,7 +134,7 @@ def test_rows_from_before_the_start_are_recorded(
     assert producer.flush(LIMIT_S) == 0
     observer = Observer(tmp_path, {"sink": "kafka", "target": target(kafka, topic)})
     try:
-        wait_for(lambda: observer.last()["visible"] == 20_000, "20,000 rows in the observer's status")
+        wait_for("20,000 rows in the observer's status", lambda: observer.last()["visible"] == 20_000)
         assert observer.stop() == 0
     finally:
         observer.kill()
@@ -153,12 +147,20 @@ def test_the_last_rows_before_SIGTERM_are_written(
     topic = kafka.fresh_topic("observed", partitions=1)
     observer = start(kafka, topic)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0, "linger.ms": 0})
-    producer.produce(topic, row(1))
-    assert producer.flush(LIMIT_S) == 0
-    time.sleep(0.2)  # shorter than the interval of writes: the row was read and is probably not written yet
+
+    def shown() -> bool:
+        producer.produce(topic, row(1))
+        assert producer.flush(LIMIT_S) == 0
+        return bool(observer.last()["visible"] > 0)
+
+    # Rows come until the stop: the last ones were read after the last write before it.
+    wait_for("a row in the status", shown)
+    visible = observer.last()["visible"]
+    assert shown()
     assert observer.stop() == 0
-    assert observer.stream().table.num_rows == 1
-    assert observer.last()["visible"] == 1
+    offsets = observer.stream().table["offset"].to_pylist()
+    assert offsets == list(range(len(offsets)))
+    assert len(offsets) == observer.last()["visible"] >= visible
 
 
 def test_the_observer_survives_a_broker_restart(
@@ -174,12 +176,12 @@ def test_the_observer_survives_a_broker_restart(
         assert producer.flush(LIMIT_S) == 0
 
     write(10)
-    wait_for(lambda: observer.last()["visible"] == 10, "10 rows before the kill")
+    wait_for("10 rows before the kill", lambda: observer.last()["visible"] == 10)
     kafka_own.kill()
-    wait_for(lambda: not kafka_own.alive, "the broker's death")
+    wait_for("the broker's death", lambda: not kafka_own.alive)
     kafka_own.start()
     write(14)
-    wait_for(lambda: observer.last()["visible"] == 24, "24 rows after the restart")
+    wait_for("24 rows after the restart", lambda: observer.last()["visible"] == 24)
     assert observer.stop() == 0
     rows = observer.stream().table.select(["partition", "offset"]).to_pylist()
     assert sorted((r["partition"], r["offset"]) for r in rows) == [(p, o) for p in (0, 1) for o in range(12)]
@@ -193,7 +195,7 @@ def test_the_file_of_a_killed_observer_is_readable(
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
     producer.produce(topic, row(1))
     assert producer.flush(LIMIT_S) == 0
-    wait_for(lambda: observer.stream().table.num_rows == 1, "the row in the stream")
+    wait_for("the row in the stream", lambda: observer.stream().table.num_rows == 1)
     os.kill(observer.process.pid, signal.SIGKILL)
     assert observer.process.wait(LIMIT_S) == -signal.SIGKILL
     stream = observer.stream()
@@ -207,9 +209,9 @@ def test_the_observer_stops_while_rows_stream_in(
     topic = kafka.fresh_topic("observed", partitions=1)
     observer = start(kafka, topic)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0, "linger.ms": 0})
-    wait_for(lambda: flooded(producer, topic) and observer.last()["visible"] > 0, "the first rows of a flood")
+    wait_for("the first rows of a flood", lambda: flooded(producer, topic) and observer.last()["visible"] > 0)
     observer.process.send_signal(signal.SIGTERM)
-    wait_for(lambda: flooded(producer, topic) and observer.process.poll() is not None, "the observer's end")
+    wait_for("the observer's end", lambda: flooded(producer, topic) and observer.process.poll() is not None)
     assert observer.process.returncode == 0
     assert observer.stream().complete
 
@@ -227,7 +229,7 @@ def flooded(producer: Producer, topic: str) -> bool:
 def test_an_observer_without_its_topic_stops_on_SIGTERM(kafka: KafkaBroker, tmp_path: Path) -> None:
     observer = Observer(tmp_path, {"sink": "kafka", "target": target(kafka, "not-there")})
     try:
-        wait_for(lambda: catches_sigterm(observer.process.pid), "the observer's signal handlers")
+        wait_for("the observer's signal handlers", lambda: catches_sigterm(observer.process.pid))
         assert observer.stop() == 0
     finally:
         observer.kill()

@@ -16,7 +16,8 @@ from oncebench.measure import measure
 from oncebench.scenario.cell import Cell
 from oncebench.workdir import open_work_dir
 from peers.kafka_streams.engine import kafka_streams
-from tests.pipelines import Fixture, every_row, position, session, wait_for
+from tests.pipelines import Fixture, every_row, position, session
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration]
 

@@ -15,7 +15,8 @@ from oncebench.scenario.cell import Cell
 from peers.flink.engine import flink
 from peers.kafka_streams.engine import kafka_streams
 from tests.integration.pipeline.test_hostile_input import HOSTILE, not_events
-from tests.pipelines import Fixture, every_row, position, session, wait_for
+from tests.pipelines import Fixture, every_row, position, session
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration]
 

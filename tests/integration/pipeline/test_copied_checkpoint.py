@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from oncebench.record.json_lines import read_lines
-from tests.pipelines import Fixture, every_row, session, wait_for
+from tests.pipelines import Fixture, every_row, session
 from tests.starts import catch_up, refusal, run_until, start_once, wait_for_input
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 

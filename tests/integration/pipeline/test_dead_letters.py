@@ -12,7 +12,8 @@ from oncebench.observe.final_read import save_quarantine, save_topic
 from oncebench.record import INPUT, QUARANTINE
 from oncebench.record.streams import read_stream
 from oncebench.sinks.kafka.reader import KafkaReader
-from tests.pipelines import Fixture, event, every_row, position, session, wait_for
+from tests.pipelines import Fixture, event, every_row, position, session
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 

@@ -9,7 +9,8 @@ import psutil
 import pytest
 
 from oncebench.run.attempts.supervisor import Supervisor
-from tests.pipelines import Fixture, session, wait_for
+from tests.pipelines import Fixture, session
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 

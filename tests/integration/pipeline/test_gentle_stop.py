@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from oncebench.lab.lab import Lab
-from tests.pipelines import Fixture, session, wait_for
+from tests.pipelines import Fixture, session
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 

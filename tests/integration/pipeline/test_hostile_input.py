@@ -8,7 +8,8 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from oncebench.run.attempts.supervisor import Supervisor
-from tests.pipelines import Fixture, event, every_row, position, session, wait_for
+from tests.pipelines import Fixture, event, every_row, position, session
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 

@@ -12,8 +12,9 @@ from confluent_kafka.admin import NewPartitions
 from oncebench.lab.lab import Lab
 from oncebench.servers.kafka.broker import KafkaBroker
 from pipeline.starting.topic import InputTopic
-from tests.pipelines import PARTITIONS, WAIT_S, Fixture, every_row, session, wait_for
+from tests.pipelines import PARTITIONS, WAIT_S, Fixture, every_row, session
 from tests.starts import accepted, catch_up, refusal
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 

@@ -11,8 +11,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from oncebench.record.json_lines import read_lines
 from oncebench.servers.kafka.broker import KafkaBroker
-from tests.pipelines import PARTITIONS, WAIT_S, Fixture, every_row, session, wait_for
+from tests.pipelines import PARTITIONS, WAIT_S, Fixture, every_row, session
 from tests.starts import accepted, catch_up, refusal, start_once
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 

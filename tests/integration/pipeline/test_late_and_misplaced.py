@@ -11,7 +11,8 @@ import pytest
 from oncebench.delivery import digest
 from oncebench.errors import UserError
 from oncebench.record.json_lines import read_lines
-from tests.pipelines import Fixture, every_row, position, session, wait_for
+from tests.pipelines import Fixture, every_row, position, session
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
 
 import pytest
 from click.testing import CliRunner
@@ -13,10 +12,10 @@ from click.testing import CliRunner
 from oncebench.cli import cli
 from oncebench.processes import child
 from oncebench.servers.postgres import PostgresServer
-from oncebench.sinks.reader import Rows
 from oncebench.sinks.registry import suite_sinks
 from pipeline.config import PipelineConfig
 from tests.pipelines import WAIT_S, Fixture, every_row, place, session
+from tests.reading import read_all
 from tests.starts import catch_up, start_once
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow]
@@ -68,10 +67,7 @@ def test_a_killed_pipeline_into_postgres_loses_and_duplicates_nothing(fixture: F
     target = sink.provide(place("ended", fixture.folder))
 
     def visible() -> Counter[tuple[str, int]]:
-        found: list[Rows] = []
-        with closing(sink.read(target)) as reader:
-            reader.read_to_end(found.append, settle_s=0, idle_s=0)
-        values = (json.loads(value or b"{}") for rows in found for value in rows.value)
+        values = (json.loads(value or b"{}") for value in read_all(sink.read(target)).value)
         return Counter((row["session_key"], row["j"]) for row in values)
 
     config = fixture.config("exactly-once", "two-phase", *FAULTS, sink="postgres", output=target, sink_id="ended")

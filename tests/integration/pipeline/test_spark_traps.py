@@ -24,8 +24,8 @@ from oncebench.sinks.registry import SINKS
 from oncebench.workdir import open_work_dir
 from pipeline.config import PipelineConfig, write_config
 from tests import ROOT
-from tests.pipelines import wait_for
 from tests.skipping import CASES, FORMAT, INPUT, Shipped
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 

@@ -7,10 +7,11 @@ from collections import Counter
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from oncebench.record.json_lines import read_lines
-from tests.pipelines import Fixture, every_row, position, session, wait_for
+from tests.kafka_topics import configure
+from tests.pipelines import Fixture, every_row, position, session
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
@@ -37,11 +38,7 @@ def reasons(fixture: Fixture) -> Counter[bytes | None]:
 
 def take_records_of_any_time(fixture: Fixture) -> None:
     """Kafka 4 refuses records that are more than an hour ahead; topics that were made before take them."""
-    wanted = ConfigResource(ResourceType.TOPIC, fixture.input)
-    name = "message.timestamp.after.max.ms"
-    wanted.add_incremental_config(ConfigEntry(name, str(2**63 - 1), incremental_operation=AlterConfigOpType.SET))
-    admin = fixture.lab.kafka.admin()  # a client that is collected takes its open requests with it
-    admin.incremental_alter_configs([wanted])[wanted].result(30)
+    configure(fixture.lab.kafka.admin(), fixture.input, {"message.timestamp.after.max.ms": 2**63 - 1})
 
 
 @pytest.mark.slow

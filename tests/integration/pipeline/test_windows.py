@@ -10,8 +10,10 @@ import pytest
 from confluent_kafka import Producer
 
 from oncebench.lab.lab import Lab
+from oncebench.processes.child import tail
 from oncebench.record.json_lines import read_lines
-from tests.integration.pipeline.test_own_job import Own, tail, wait_for
+from tests.integration.pipeline.own_job import Own
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow]
 
@@ -76,9 +78,9 @@ def test_windows_that_the_watermark_has_closed_are_written_once_without_more_inp
             assert job.wait(WAIT_S), f"the kill did not come:\n{tail(job.log)}"
         assert len(read_lines(tmp_path / "state" / "record" / "hits.jsonl").items) == attempt + 1
     with own.start(len(kills)) as job:
-        wait_for("the windows", lambda: sum(windows(own).values()) >= sum(wanted.values()), job)
+        wait_for("the windows", lambda: sum(windows(own).values()) >= sum(wanted.values()), [job])
         committed = tmp_path / "state" / "checkpoint" / "commits" / "1"
-        wait_for("the batch to be done", committed.exists, job)
+        wait_for("the batch to be done", committed.exists, [job])
         job.stop_gently(WAIT_S)
         assert job.returncode == 0, tail(job.log)
     assert windows(own) == wanted

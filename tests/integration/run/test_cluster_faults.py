@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from oncebench.home import HOME
+from tests import COMMAND
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -26,7 +26,7 @@ FAULTS = (
 def test_exactly_once_survives_dead_tasks_executors_and_machines(tmp_path: Path, sink: str) -> None:
     report = tmp_path / "report.json"
     command = [
-        sys.executable, "-c", "from oncebench.cli import main; main()", "run", "--sink", sink, "--guarantee",
+        *COMMAND, "run", "--sink", sink, "--guarantee",
         "exactly-once", "--cluster", "2", "--rate", "300", "--sessions", "80", "--max-events-per-batch", "300",
         "--work-dir", str(tmp_path / "run"), "--keep", "--json", str(report),
         *(word for fault in FAULTS for word in ("--fault", fault)),

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient
 
 from oncebench.lab.lab import Lab
 from oncebench.measure import measure
@@ -20,7 +19,9 @@ from oncebench.record.json_lines import read_lines
 from oncebench.scenario.cell import Cell
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.workdir import open_work_dir
+from tests.kafka_topics import configure
 from tests.pipelines import event, position, session
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow]
 
@@ -40,7 +41,7 @@ class Foreign(threading.Thread):
 
     def run(self) -> None:
         try:
-            self._wait("the load", self._load_began)
+            wait_for("the load", self._load_began, limit_s=WAIT_S)
             cell = json.loads((self.folder / "cell.json").read_bytes())
             self.servers, self.topic = cell["kafka"]["bootstrap_servers"], cell["topics"]["input"]
             self._allow_huge_records()
@@ -64,21 +65,10 @@ class Foreign(threading.Thread):
         assert self.producer.flush(60) == 0
         with closing(KafkaReader(self.servers, self.topic)) as reader:
             end = reader.ends()[partition].lso
-        self._wait("a batch", lambda: position(self.folder).get(str(partition), 0) >= end)
+        wait_for("a batch", lambda: position(self.folder).get(str(partition), 0) >= end, limit_s=WAIT_S)
 
     def _allow_huge_records(self) -> None:
-        resource = ConfigResource(ResourceType.TOPIC, self.topic)
-        limit = ConfigEntry("max.message.bytes", "20000000", incremental_operation=AlterConfigOpType.SET)
-        resource.add_incremental_config(limit)
-        admin = AdminClient({"bootstrap.servers": self.servers})
-        for done in admin.incremental_alter_configs([resource]).values():
-            done.result(30)
-
-    def _wait(self, what: str, done: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + WAIT_S
-        while not done():
-            assert time.monotonic() < deadline, f"waited {WAIT_S:g} s for {what}"
-            time.sleep(0.1)
+        configure(AdminClient({"bootstrap.servers": self.servers}), self.topic, {"max.message.bytes": 20_000_000})
 
 
 @pytest.mark.timeout(900)

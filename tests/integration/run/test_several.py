@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,18 +30,11 @@ from oncebench.scenario.cell import Cell
 from oncebench.servers.kafka.broker import KafkaBroker
 from oncebench.workdir import open_work_dir
 from tests.unit.run.fake_run import FakeRun
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 CELL = Cell("kafka", "exactly-once", "two-phase", rate=2_000.0, sessions=21, partitions=4)
-WAIT_S = 300.0
-
-
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {WAIT_S:.0f} s for {what}"
-        time.sleep(0.02)
 
 
 def topics(kafka: KafkaBroker) -> Topics:
@@ -58,7 +49,7 @@ def sent(kafka: KafkaBroker, folder: Path, generators: int) -> list[Ledger]:
     cell = replace(CELL, generators=generators)
     with RunProcesses(folder, dict(os.environ)) as run:
         run.start_generators(load_configs(cell, kafka.access, topics(kafka), folder))
-        wait_for(lambda: run.load_over, "the end of the load")
+        wait_for("the end of the load", lambda: run.load_over)
         assert run.died() == [], [child.log.read_text() for child in run.of(GENERATOR)]
     return [Ledger.open(folder / name) for name in numbered("ledger", generators)]
 
@@ -91,7 +82,7 @@ def test_two_observers_see_each_row_once(kafka: KafkaBroker, tmp_path: Path) -> 
     with RunProcesses(tmp_path, dict(os.environ)) as run:
         run.start_observers(configs)
         statuses = [Tail(Path(config["status_path"])) for config in configs]
-        wait_for(lambda: sum(each.last().get("visible", 0) for each in statuses) >= 80, "80 rows in both statuses")
+        wait_for("80 rows in both statuses", lambda: sum(each.last().get("visible", 0) for each in statuses) >= 80)
         assert run.died() == []
         run.stop(OBSERVER)
     streams = [read_stream(Path(config["observed_path"]), OBSERVED) for config in configs]

@@ -10,6 +10,7 @@ import sys
 import sysconfig
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from oncebench.processes import child as process
 from oncebench.record.json_lines import read_lines
 from oncebench.servers.spark_cluster import SparkCluster, start_spark_cluster
 from oncebench.sinks.postgres.connection import VARIABLE
-from tests.standalone import waited
+from tests import COMMAND
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow]
 
@@ -51,7 +53,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(folder: Path, cluster: SparkCluster, *options: str) -> process.Child:
     command = [
-        sys.executable, "-c", "from oncebench.cli import main; main()", "run", "--guarantee", "exactly-once",
+        *COMMAND, "run", "--guarantee", "exactly-once",
         "--master", cluster.address, "--work-dir", str(folder / "run"), "--start-timeout", "600", *options,
     ]  # fmt: skip
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
@@ -82,7 +84,7 @@ def test_exactly_once_survives_dead_drivers_executors_and_workers(
             return not suite.alive or goes_on(tmp_path, since_us)
 
         hits = tmp_path / "run" / "hits.jsonl"
-        waited(lambda: not suite.alive or hits.exists(), "the driver is killed", STEP_S)
+        wait_for("the driver is killed", lambda: not suite.alive or hits.exists(), limit_s=STEP_S)
         for kill in ("driver", "executor", "worker"):
             if kill == "executor":
                 assert any(str(python) in command for command in cluster.commands()), "the Python of --spark-conf"
@@ -90,7 +92,7 @@ def test_exactly_once_survives_dead_drivers_executors_and_workers(
             elif kill == "worker":
                 cluster.workers[0].send(signal.SIGKILL)
             since_us = time.time_ns() // 1000
-            waited(lambda since_us=since_us: ended_or_goes_on(since_us), f"a batch after the kill of a {kill}", STEP_S)
+            wait_for(f"a batch after the kill of a {kill}", partial(ended_or_goes_on, since_us), limit_s=STEP_S)
             assert suite.alive, (tmp_path / "log").read_text()
         assert suite.wait(STEP_S), (tmp_path / "log").read_text()
         suite.kill_session()

@@ -6,14 +6,13 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import KafkaException, Producer
 from kafka.admin import KafkaAdminClient
 
 from oncebench.downloads.cache import cache_dir
@@ -29,19 +28,10 @@ from oncebench.servers.kafka.settings import CLIENTS
 from oncebench.servers.kafka.topics import Kafka
 from oncebench.servers.kafka.views import Seen, view
 from tests import ROOT
+from tests.reading import committed_records
+from tests.waiting import gone, wait_for
 
 pytestmark = pytest.mark.integration
-
-
-def wait_for(what: str, condition: Callable[[], bool], limit_s: float = 30.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {limit_s} s for {what}"
-        time.sleep(0.02)
-
-
-def gone(pid: int) -> bool:
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 def write(servers: str, topic: str, values: list[bytes], compression: str = "none") -> None:
@@ -58,19 +48,8 @@ def write(servers: str, topic: str, values: list[bytes], compression: str = "non
     assert failed == []
 
 
-def read(servers: str, topic: str, count: int) -> list[bytes]:
-    consumer = Consumer(
-        {"bootstrap.servers": servers, "group.id": "test", "auto.offset.reset": "earliest", "log_level": 0}
-    )
-    try:
-        consumer.subscribe([topic])
-        values: list[bytes] = []
-        deadline = time.monotonic() + 60
-        while len(values) < count and time.monotonic() < deadline:
-            values += [message.value() for message in consumer.consume(count - len(values), 1) if not message.error()]
-        return values
-    finally:
-        consumer.close()
+def values_in(servers: str, topic: str) -> list[bytes | None]:
+    return [record.value() for record in committed_records(servers, topic)]
 
 
 def test_it_listens_on_its_loopback_ports_only(kafka: KafkaBroker) -> None:
@@ -155,7 +134,7 @@ def test_a_killed_broker_restarts_on_its_ports_with_every_acknowledged_record(ka
     kafka_own.restart()
     assert kafka_own.ports == before
     assert kafka_own.pid != pid
-    assert read(kafka_own.bootstrap_servers, topic, len(values)) == values
+    assert values_in(kafka_own.bootstrap_servers, topic) == values
 
 
 def test_a_restart_removes_the_temporary_files_of_a_killed_broker(kafka_own: KafkaBroker) -> None:
@@ -195,7 +174,7 @@ def test_a_broker_started_on_kept_data_has_its_topics(tmp_path: Path) -> None:
         write(broker.bootstrap_servers, topic, [b"kept"])
         broker.stop()
     with start_kafka(tmp_path) as broker:
-        assert read(broker.bootstrap_servers, topic, 1) == [b"kept"]
+        assert values_in(broker.bootstrap_servers, topic) == [b"kept"]
 
 
 def test_a_failed_start_reports_the_end_of_the_log_and_leaves_no_process(tmp_path: Path) -> None:
@@ -238,7 +217,7 @@ def test_a_suite_killed_by_SIGKILL_leaves_no_broker(tmp_path: Path) -> None:
         pid = int(suite.stdout.readline())
         assert not gone(pid)
         suite.kill()
-    wait_for("the broker to end", lambda: gone(pid), 10)
+    wait_for("the broker to end", lambda: gone(pid))
 
 
 class Proxy:

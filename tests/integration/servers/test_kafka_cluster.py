@@ -18,7 +18,8 @@ from oncebench.faults.roles import GROUPS, TRANSACTIONS, stored_in
 from oncebench.servers.kafka.cluster import KafkaCluster, start_cluster
 from oncebench.servers.kafka.settings import CLIENTS
 from oncebench.servers.kafka.views import view
-from tests.integration.servers.test_kafka_broker import gone, read, wait_for, write
+from tests.integration.servers.test_kafka_broker import values_in, write
+from tests.waiting import gone, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]  # three JVMs, and a failover of 9 s
 MOST_BYTES = 3_000_000_000
@@ -31,7 +32,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
 
 
 def in_sync(cluster: KafkaCluster) -> None:
-    wait_for("replicas in sync", cluster.in_sync, 120)
+    wait_for("replicas in sync", cluster.in_sync)
 
 
 def test_every_topic_has_three_replicas_and_needs_two(cluster: KafkaCluster) -> None:
@@ -47,7 +48,7 @@ def test_a_topic_may_have_fewer_replicas(cluster: KafkaCluster) -> None:
     topic = cluster.create_topic("two", 1, replication=2)
     assert cluster.durability(topic)["replicas"] == "2"
     cluster.configure(topic, "min.insync.replicas", "1")
-    wait_for("the setting", lambda: cluster.durability(topic)["min.insync.replicas"] == "1", 60)
+    wait_for("the setting", lambda: cluster.durability(topic)["min.insync.replicas"] == "1")
     with pytest.raises(UserError, match="Kafka did not set no-such-setting=1"):
         cluster.configure(topic, "no-such-setting", "1")
     with pytest.raises(UserError, match="replication factor"):
@@ -74,7 +75,7 @@ def coordinators(admin: KafkaAdminClient, names: list[str], kind: CoordinatorTyp
             found.update(admin._manager.run(admin._find_coordinator_ids, names, kind))
         return len(found) == len(names)
 
-    wait_for("coordinators", answered, 60)
+    wait_for("coordinators", answered)
     return found
 
 
@@ -97,20 +98,22 @@ def test_acknowledged_records_survive_the_kill_of_their_leader(cluster: KafkaClu
     assert not cluster.alive
     assert cluster.log == cluster.brokers[leader].log
     other = cluster.other_than(leader)
-    wait_for("another leader", lambda: other.leader(topic, 0) not in (leader, None), 60)
+    wait_for("another leader", lambda: other.leader(topic, 0) not in (leader, None))
     write(cluster.bootstrap_servers, topic, [b"without"] * 500)
     assert not cluster.in_sync()
     cluster.start()
     assert cluster.alive
     in_sync(cluster)
-    assert read(cluster.bootstrap_servers, topic, 1000) == [b"before"] * 500 + [b"without"] * 500
+    wanted = [b"before"] * 500 + [b"without"] * 500
+    # A new leader shows the last records when its follower has fetched again.
+    wait_for("every record", lambda: values_in(cluster.bootstrap_servers, topic) == wanted)
 
 
 def test_a_broker_that_is_cut_off_acknowledges_nothing(tmp_path: Path) -> None:
     with start_cluster(tmp_path, separable=True) as cluster:
         assert cluster.network is not None
         topic = cluster.fresh_topic("in", 1)
-        wait_for("brokers that agree", lambda: cluster.agrees(5), 120)
+        wait_for("brokers that agree", lambda: cluster.agrees(5))
         require_only_proxies(cluster)
         leader = cluster.leader(topic, 0)
         assert leader is not None
@@ -124,17 +127,18 @@ def test_a_broker_that_is_cut_off_acknowledges_nothing(tmp_path: Path) -> None:
         assert producer.flush(60) == 0
         with cluster.network.cut(leader):
             producer.produce(topic, b"meanwhile", partition=0, on_delivery=lambda error, _: acknowledged.append(error))
-            wait_for("another leader", lambda: cluster.leader_without(leader, topic, 0, 5) not in (leader, None), 120)
+            wait_for("another leader", lambda: cluster.leader_without(leader, topic, 0, 5) not in (leader, None))
             own = view(cluster.brokers[leader].ports[CLIENTS], 5)
             assert own is not None
             assert own[topic, 0].leader == leader, "it cannot learn that another one leads"
             assert not cluster.agrees(5)
             producer.poll(5)
             assert acknowledged == []
-        wait_for("brokers that agree", lambda: cluster.agrees(5), 120)
+        wait_for("brokers that agree", lambda: cluster.agrees(5))
         assert producer.flush(120) == 0
         assert acknowledged == [None]
-        assert read(cluster.bootstrap_servers, topic, 3) == [b"before", b"early", b"meanwhile"]
+        wanted = [b"before", b"early", b"meanwhile"]
+        wait_for("every record", lambda: values_in(cluster.bootstrap_servers, topic) == wanted)
 
 
 def require_only_proxies(cluster: KafkaCluster) -> None:
@@ -158,7 +162,7 @@ def test_a_cluster_starts_again_on_kept_data_and_ends_as_one(tmp_path: Path) -> 
         assert all((broker.data / ".kafka_cleanshutdown").exists() for broker in cluster.brokers.values())
     with start_cluster(tmp_path) as again:
         pids = [broker.pid for broker in again.brokers.values()]
-        assert read(again.bootstrap_servers, topic, 1) == [b"kept"]
+        wait_for("the record", lambda: values_in(again.bootstrap_servers, topic) == [b"kept"])
     assert all(map(gone, pids))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ from oncebench.errors import MissingEnvironment
 from oncebench.servers.postgres import SERVICE, PostgresServer
 from oncebench.sinks.postgres.connection import VARIABLE, connect
 from oncebench.sinks.postgres.sink import PostgresSink
-from tests import ROOT
+from tests import COMMAND, ROOT
 from tests.authority import Authority
 from tests.integration.servers.tls_front import tls_front
 
@@ -122,7 +121,7 @@ def test_a_run_with_a_kill_is_kept_over_tls_and_leaves_no_password(
 ) -> None:
     with tls_front(port_of(server), authority.signed("server")) as port:
         done = subprocess.run(
-            [sys.executable, "-c", "from oncebench.cli import main; main()", "run", "--sink", "postgres",
+            [*COMMAND, "run", "--sink", "postgres",
              "--guarantee", "exactly-once", "--rate", "200", "--duration", "5", "--warmup", "0",
              "--max-events-per-batch", "100", "--fault", "after-prepare:kill", "--postgres", dsn(port, authority),
              "--work-dir", "work", "--json", "report.json"],

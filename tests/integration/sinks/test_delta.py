@@ -20,15 +20,16 @@ from oncebench.delivery.contract import EXACTLY_ONCE, WHOLE_BATCH, Mark
 from oncebench.delivery.errors import NondeterministicReplay
 from oncebench.errors import UserError
 from oncebench.lab.lab import Lab
-from oncebench.sinks.reader import Rows
 from oncebench.sinks.registry import SINKS, suite_sinks
 from pipeline.config import PipelineConfig
 from pipeline.rows import KEY
 from pipeline.sink import open_sink
 from tests.contract.attempts import Output, make_output
 from tests.every_type import FLAT, NESTED, frame, give_the_job, schema
-from tests.pipelines import Fixture, every_row, position, session, wait_for
+from tests.pipelines import Fixture, every_row, position, session
+from tests.reading import read_all
 from tests.spark_sessions import sinkless, spark_session
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
@@ -45,11 +46,8 @@ def config(fixture: Fixture, *faults: str, **changes: Any) -> PipelineConfig:
 
 
 def visible(fixture: Fixture) -> Counter[tuple[str, int]]:
-    seen: list[Rows] = []
     target = {"output": str(fixture.folder / "table"), "key": KEY}
-    with closing(suite_sinks()["delta"].read(target)) as reader:
-        assert reader.read_to_end(seen.append, settle_s=0, idle_s=0).complete
-    values = (json.loads(value or b"{}") for rows in seen for value in rows.value)
+    values = (json.loads(value or b"{}") for value in read_all(suite_sinks()["delta"].read(target)).value)
     return Counter((row["session_key"], row["j"]) for row in values)
 
 

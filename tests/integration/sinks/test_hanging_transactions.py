@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from kafka.errors import NotLeaderForPartitionError, UnknownTopicOrPartitionError
 from kafka.protocol.producer import ProduceRequest
 from kafka.record.memory_records import MemoryRecordsBuilder
@@ -33,10 +33,10 @@ from oncebench.sinks.kafka.hanging_transactions import (
 )
 from oncebench.sinks.kafka.markers import Offsets
 from oncebench.sinks.kafka.names import transactional_ids
+from tests.reading import committed_records
 
 pytestmark = pytest.mark.integration
-LIMIT_S = 10.0
-READER = {"isolation.level": "read_committed", "enable.partition.eof": True, "group.id": "forgotten"}
+LIMIT_S = 60.0  # a broker answers in milliseconds, and in many seconds where it shares its cores
 
 
 @pytest.fixture(scope="module")
@@ -108,13 +108,8 @@ class World:
         )
 
     def shown(self, partition: int) -> list[bytes | None]:
-        consumer = Consumer({"bootstrap.servers": self.broker.bootstrap_servers, **READER})
-        consumer.assign([TopicPartition(self.topic, partition, 0)])
-        values = []
-        while (message := consumer.poll(LIMIT_S)) is not None and message.error() is None:
-            values.append(message.value())
-        consumer.close()
-        return values
+        records = committed_records(self.broker.bootstrap_servers, self.topic)
+        return [record.value() for record in records if record.partition() == partition]
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ from oncebench.servers.proxy.framing import END_TXN, PRODUCE, KafkaFraming, end_
 from oncebench.servers.proxy.tcp import Catch, Proxy
 from oncebench.sinks.kafka import writers
 from oncebench.sinks.kafka.sink import KafkaSink
-from tests.integration.sinks.test_kafka_sink import TIMEOUT_MS, Output, Task, rows, support, wait_for, wait_for_rows
+from tests.integration.sinks.kafka_output import TIMEOUT_MS, Output, Task, rows, support, wait_for_rows
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 # Long enough for the client to retry on another connection and to begin its next transaction.

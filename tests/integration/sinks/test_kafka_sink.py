@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
 import time
-import uuid
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -17,75 +14,21 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer
 
-from oncebench.delivery.contract import Support
 from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, RefusedStart
 from oncebench.servers.kafka.broker import KafkaBroker
 from oncebench.sinks.kafka import writers
 from oncebench.sinks.kafka.coordinator import Coordinator
 from oncebench.sinks.kafka.names import Names
 from oncebench.sinks.kafka.reader import KafkaReader
-from oncebench.sinks.kafka.sink import SUPPORTS, KafkaSink
-from oncebench.sinks.reader import Rows
+from oncebench.sinks.kafka.sink import KafkaSink
+from tests.integration.sinks.kafka_output import TIMEOUT_MS, VARIANTS, Output, Task, rows, support, wait_for_rows, write
+from tests.reading import read_all
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.integration
-VARIANTS = {support.variant: support for support in SUPPORTS}
-# A transaction that nobody aborts would hold its reader up for so long.
-TIMEOUT_MS = 60_000
 # For tests that let a transaction run out; the shared broker looks for such ones often (QUICK_ABORTS).
 SHORT_MS = 1000
 RECORD_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-
-
-class Task:
-    """The task of a partition."""
-
-    def __init__(self, batch: int, partition: int = 0) -> None:
-        self.batch, self.partition = batch, partition
-
-    def reach(self, point: str) -> None:
-        """No faults here."""
-
-    def counted(self) -> tuple[int, int]:
-        return 20, 1
-
-
-def rows(of: str) -> Iterator[pa.RecordBatch]:
-    values = [json.dumps({"session_key": of, "j": j}).encode() for j in range(20)]
-    yield pa.record_batch({"key": pa.array([of.encode()] * 20), "value": pa.array(values)})
-
-
-class Output:
-    """A fresh topic, and drivers that write to it from this one worker process."""
-
-    def __init__(self, kafka: KafkaBroker, partitions: int = 1) -> None:
-        self.servers = kafka.bootstrap_servers
-        self.topic = kafka.fresh_topic("out", partitions)
-        self.sink_id = f"s-{uuid.uuid4().hex[:8]}"
-
-    def driver(
-        self,
-        variant: str,
-        generation: int,
-        keep: list[Mapping[str, Any]] | None = None,
-        timeout_ms: int = TIMEOUT_MS,
-    ) -> KafkaSink:
-        sink = KafkaSink(self.topic, self.sink_id, 1, {"bootstrap.servers": self.servers}, timeout_ms, "")
-        sink.start(support(variant), generation, keep or [])
-        return sink
-
-    def visible(self) -> Counter[str]:
-        found: Counter[str] = Counter()
-
-        def take(read: Rows) -> None:
-            found.update(json.loads(value or b"{}")["session_key"] for value in read.value)
-
-        with closing(KafkaReader(self.servers, self.topic)) as reader:
-            reader.read_to_end(take, settle_s=0)
-        return found
-
-
-def support(variant: str) -> Support:
-    return VARIANTS[variant]
 
 
 @pytest.fixture
@@ -93,10 +36,6 @@ def output(kafka: KafkaBroker) -> Iterator[Output]:
     writers._transactional.clear()
     yield Output(kafka)
     writers._transactional.clear()
-
-
-def write(writer: Any, batch: int, of: str) -> dict[str, Any]:
-    return dict(writer.write(Task(batch), rows(of))[0])
 
 
 def die() -> None:
@@ -190,16 +129,7 @@ def test_a_record_keeps_its_headers_and_a_null_key_and_value(output: Output, var
     prepared = dict(writer.write(Task(0), iter([records]))[0])
     if variant == "two-phase":
         assert driver.commit(0, {0: prepared}) == set()
-    found: list[Rows] = []
-
-    def all_read() -> bool:
-        found.clear()
-        with closing(KafkaReader(output.servers, output.topic)) as reader:
-            reader.read_to_end(found.append, settle_s=0)
-        return sum(map(len, found)) == 3
-
-    wait_for("the records to be visible", all_read)
-    (read,) = found
+    read = read_all(KafkaReader(output.servers, output.topic), settle_s=60)
     assert list(zip(read.key, read.value, strict=True)) == [(b"k", None), (None, b"{}"), (b"", b"")]
     assert [[tuple(each) for each in record or ()] for record in read.headers] == [
         [("trace", b"\x00"), ("empty", None)],
@@ -379,15 +309,3 @@ def test_a_number_is_read_as_the_first_request_to_a_broker_that_is_new(kafka_own
     command = [sys.executable, "-c", asking.format(client, topic)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, "None"), done.stderr
-
-
-def wait_for_rows(output: Output, wanted: dict[str, int]) -> None:
-    """A committed transaction is visible once its markers are written, some ms after the answer."""
-    wait_for(f"{wanted} to be visible", lambda: output.visible() == wanted)
-
-
-def wait_for(what: str, done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not done():
-        assert time.monotonic() < deadline, f"waited 20 s for {what}"
-        time.sleep(0.1)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from oncebench.servers.kafka.broker import KafkaBroker
-from tests import ROOT
+from tests import COMMAND, ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
@@ -36,7 +36,7 @@ def oncebench(site: Path, *words: str, cwd: Path = ROOT, timeout_s: float = 280)
     """The real command, in a process that finds the package."""
     paths = os.pathsep.join(filter(None, (str(site), str(ROOT), os.environ.get("PYTHONPATH"))))
     return subprocess.run(
-        [sys.executable, "-c", "from oncebench.cli import main; main()", *words],
+        [*COMMAND, *words],
         capture_output=True, text=True, timeout=timeout_s, check=False, cwd=cwd,
         env={**os.environ, "PYTHONPATH": paths},
     )  # fmt: skip

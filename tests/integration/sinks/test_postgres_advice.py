@@ -17,7 +17,7 @@ from oncebench.delivery.errors import CommitRefused, DeliveryFailed, NoPostgres,
 from oncebench.delivery.failures.cause import dropped
 from oncebench.servers.postgres import PostgresServer
 from oncebench.sinks.postgres.connection import VARIABLE
-from tests.integration.sinks.test_postgres import Task, drop_connections, write
+from tests.integration.sinks.postgres_output import Task, drop_connections, write
 from tests.integration.sinks.test_postgres_table import ROWS, Start, database, make, rows_in, start
 
 pytestmark = pytest.mark.integration

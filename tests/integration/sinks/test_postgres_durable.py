@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -19,11 +18,11 @@ from oncebench.lab.lab import Lab
 from oncebench.servers.postgres import SERVICE, PostgresServer
 from oncebench.sinks.postgres.connection import VARIABLE
 from tests.contract.attempts import PARTITIONS, make_output, rows_for
-from tests.integration.sinks.test_postgres import SINK, SUPPORTS, Output, batch, drop_connections, write, writer_of
+from tests.integration.sinks.postgres_output import SINK, SUPPORTS, Output, batch, drop_connections, write, writer_of
 from tests.spark_sessions import sinkless, spark_session
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.integration
-WAIT_S = 30.0  # a reload is done in milliseconds
 OURS = ("acknowledged", "idempotent", "upsert", "two-phase")
 
 
@@ -43,10 +42,7 @@ def do(server: PostgresServer, statement: sql.Composable | str) -> list[Any]:
 def wait_for_reload(server: PostgresServer, setting: str, value: str) -> None:
     """Has the server read its settings anew, and waits until this one has its new value."""
     do(server, "SELECT pg_reload_conf()")
-    deadline = time.monotonic() + WAIT_S
-    while do(server, f"SHOW {setting}") != [(value,)]:
-        assert time.monotonic() < deadline, f"the server has not read its settings anew in {WAIT_S:g} s"
-        time.sleep(0.05)
+    wait_for("the server to read its settings anew", lambda: do(server, f"SHOW {setting}") == [(value,)])
 
 
 def note_the_setting(server: PostgresServer, table: str) -> None:

@@ -16,7 +16,8 @@ from oncebench.servers.postgres import PostgresServer, start_postgres
 from oncebench.sinks.postgres.connection import VARIABLE
 from oncebench.sinks.reader import Rows
 from oncebench.sinks.registry import suite_sinks
-from tests.pipelines import Fixture, every_row, place, position, session, wait_for
+from tests.pipelines import Fixture, every_row, place, position, session
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 SINK = suite_sinks()["postgres"]

@@ -14,7 +14,7 @@ from oncebench.servers.postgres import PostgresServer
 from oncebench.servers.proxy.framing import PostgresFraming, commit_outcome, is_commit
 from oncebench.servers.proxy.tcp import Catch, Proxy
 from oncebench.sinks.postgres.connection import VARIABLE
-from tests.integration.sinks.test_postgres import Output, batch, drop_connections, write, writer_of
+from tests.integration.sinks.postgres_output import Output, batch, drop_connections, write, writer_of
 
 pytestmark = pytest.mark.integration
 # psycopg prepares a statement that it has executed five times, and from the next time on executes what it has prepared.

@@ -17,7 +17,7 @@ from oncebench.delivery.errors import PermanentFailure, RefusedStart
 from oncebench.servers.postgres import PostgresServer
 from oncebench.sinks.postgres.connection import VARIABLE
 from oncebench.sinks.postgres.sink import PostgresSink
-from tests.integration.sinks.test_postgres import SUPPORTS, drop_connections, write
+from tests.integration.sinks.postgres_output import SUPPORTS, drop_connections, write
 
 pytestmark = pytest.mark.integration
 SCHEMA = StructType([StructField("id", StringType()), StructField("v", StringType())])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from contextlib import closing
 from typing import Any
 
 import psycopg
@@ -13,10 +12,10 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from psycopg import sql
 
 from oncebench.servers.postgres import PostgresServer
-from oncebench.sinks.reader import Rows
 from oncebench.sinks.registry import suite_sinks
 from pipeline.config import PipelineConfig
 from tests.pipelines import WAIT_S, Fixture, every_row, place, session
+from tests.reading import read_all
 from tests.starts import accepted, refusal, start_once, wait_for_input
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
@@ -35,10 +34,7 @@ def rows_of(*letters: str) -> Counter[tuple[str, int]]:
 
 
 def visible(sink: str, target: dict[str, Any]) -> Counter[tuple[str, int]]:
-    found: list[Rows] = []
-    with closing(suite_sinks()[sink].read(target)) as reader:
-        assert reader.read_to_end(found.append, settle_s=0, idle_s=0).complete
-    values = (json.loads(value or b"{}") for rows in found for value in rows.value)
+    values = (json.loads(value or b"{}") for value in read_all(suite_sinks()[sink].read(target)).value)
     return Counter((row["session_key"], row["j"]) for row in values)
 
 

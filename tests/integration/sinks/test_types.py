@@ -23,12 +23,12 @@ from oncebench.lab.lab import Lab
 from oncebench.servers.postgres import PostgresServer
 from oncebench.sinks.postgres.connection import VARIABLE
 from oncebench.sinks.postgres.tables import SQL_TYPES, read_back
-from oncebench.sinks.reader import Rows
 from oncebench.sinks.registry import SINKS, suite_sinks
 from oncebench.sinks.sqlite.sink import SQL_TYPES as SQLITE_TYPES
 from pipeline.sink import open_sink
 from tests.contract.attempts import Output, make_output
 from tests.every_type import FLAT, KEY, NESTED, frame, give_the_job, schema, values
+from tests.reading import read_all
 from tests.spark_sessions import sinkless, spark_session
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
@@ -67,10 +67,8 @@ def written(output: Output, columns: Columns) -> None:
 
 def read(output: Output) -> list[dict[str, Any]]:
     """The rows of the suite's committed reader, by KEY."""
-    found: list[Rows] = []
-    with closing(suite_sinks()[output.kind.name].read(output.config.output)) as reader:
-        assert reader.read_to_end(found.append, settle_s=30.0, idle_s=30.0).complete
-    return sorted((json.loads(value or b"") for rows in found for value in rows.value), key=lambda row: row[KEY])
+    found = read_all(suite_sinks()[output.kind.name].read(output.config.output), settle_s=30.0)
+    return sorted((json.loads(value or b"") for value in found.value), key=lambda row: row[KEY])
 
 
 def test_every_type_of_postgres_is_tried() -> None:

@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.spark]
 SMALL = Cell("", EXACTLY_ONCE, "", rate=1000.0, sessions=100, max_events_per_batch=1000, warmup_s=0.0)
 
 
+@pytest.mark.timeout(900)  # three starts of Spark
 @pytest.mark.parametrize(
     ("sink", "variant", "stopped_at", "fenced"),
     [

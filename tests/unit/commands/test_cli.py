@@ -31,6 +31,7 @@ from oncebench.scenario.cell import Cell
 from oncebench.scenario.profiles import PROFILES
 from oncebench.scenario.supports import require_sinks
 from oncebench.sinks.registry import SINKS
+from tests import COMMAND
 
 GOOD = ("run", "--sink", "kafka", "--guarantee", "exactly-once")
 
@@ -38,7 +39,7 @@ GOOD = ("run", "--sink", "kafka", "--guarantee", "exactly-once")
 def run_command(*words: str, cwd: Path | None = None, **environment: str) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of the real command, in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-c", "from oncebench.cli import main; main()", *words],
+        [*COMMAND, *words],
         capture_output=True, text=True, timeout=120, check=False, cwd=cwd, env={**os.environ, **environment},
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr

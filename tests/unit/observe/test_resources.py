@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from oncebench.observe.resources import Sampler
+from tests.waiting import wait_for
 
 SPIN = "import time\nwhile time.process_time() < {cpu_s}: pass\nprint(flush=True)\ninput()"
 WAIT_S = 30.0
@@ -30,11 +29,9 @@ def ended(child: subprocess.Popen[str]) -> None:
     child.communicate("\n", timeout=WAIT_S)
 
 
-def until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not done():
-        assert time.monotonic() < deadline, "the sampler did not see the process"
-        time.sleep(0.01)
+def sampled(sampler: Sampler, owner: str, cpu_s: float) -> None:
+    """Waits until the sampler has seen so much use of an owner."""
+    wait_for(f"{owner}'s use", lambda: owner in sampler.uses() and sampler.uses()[owner].cpu_s >= cpu_s)
 
 
 def test_only_use_after_the_mark_counts() -> None:
@@ -47,7 +44,7 @@ def test_only_use_after_the_mark_counts() -> None:
         late = spinning(0.3)
         children[late.pid] = "late"
         spun(late)
-        until(lambda: sampler.uses().get("late") is not None and sampler.uses()["late"].cpu_s >= 0.25)
+        sampled(sampler, "late", 0.25)
         ended(late)
         ended(early)
     uses = sampler.uses()
@@ -70,7 +67,7 @@ def test_a_session_leader_belongs_to_its_parents_component() -> None:
         )
         sessions[server.pid] = "postgres"
         spun(server)
-        until(lambda: sampler.uses().get("postgres") is not None and sampler.uses()["postgres"].cpu_s >= 0.25)
+        sampled(sampler, "postgres", 0.25)
         ended(server)
 
 
@@ -153,7 +150,7 @@ def test_a_child_that_ends_during_a_sample_counts() -> None:
         )
         spun(server)
         sessions[server.pid] = "postgres"
-        until(lambda: "postgres" in sampler.uses() and sampler.uses()["postgres"].cpu_s >= 0.45)
+        sampled(sampler, "postgres", 0.45)
         sampler._stop.set()
         sampler._thread.join()
         left.append(True)

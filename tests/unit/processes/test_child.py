@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -17,6 +17,7 @@ from oncebench.processes import child as process
 from oncebench.processes import sessions
 from oncebench.processes.child import Child
 from oncebench.processes.sessions import NotOursError, Session, start_time
+from tests.waiting import gone, wait_for
 
 # a tree as pyspark makes it: a daemon in a process group of its own, and a worker below it
 TREE = """
@@ -27,17 +28,6 @@ if os.fork() == 0:
 print("ready", flush=True)
 time.sleep(600)
 """
-
-
-def wait_for(what: str, condition: Callable[[], bool], limit_s: float = 10.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {limit_s} s for {what}"
-        time.sleep(0.01)
-
-
-def gone(pid: int) -> bool:
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 @pytest.fixture

@@ -4,15 +4,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from oncebench.processes.sessions import start_time
 from tests import ROOT
+from tests.waiting import gone, wait_for
 
 SUITE = """
 import os, sys, time
@@ -39,20 +38,6 @@ child = tree("child")
 print(guardian().pid, *child.members(), flush=True)
 {end}
 """
-
-
-def wait_for(what: str, condition: Callable[[], bool], limit_s: float = 10.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {limit_s} s for {what}"
-        time.sleep(0.02)
-
-
-def gone(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
 
 
 class Suite:

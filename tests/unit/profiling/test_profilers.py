@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import sys
 import sysconfig
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -20,6 +19,7 @@ from oncebench.processes import child as process
 from oncebench.processes.child import Child
 from oncebench.profiling.profilers import Profilers, Tools
 from oncebench.profiling.stacks import Stack
+from tests.waiting import gone, wait_for
 
 # A driver with a JVM and two worker daemons; only their command lines matter.
 PIPELINE = """
@@ -32,13 +32,6 @@ time.sleep(600)
 """
 SAMPLE = 'while [ "$1" ]; do case "$1" in -f|--output) out="$2";; esac; shift; done; '
 WRITES = SAMPLE + 'echo "f;g 3" > "$out"'
-
-
-def wait_for(what: str, condition: Callable[[], bool], limit_s: float = 10.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {limit_s} s for {what}"
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -117,15 +110,7 @@ def test_no_profiler_outlives_the_run(tmp_path: Path, pipeline: Child) -> None:
         assert len(profilers._children) == 4
         with pytest.raises(UserError, match="did not end before the run did"):
             profilers.samples()
-    wait_for("their end", lambda: not [pid for pid in pids if runs(pid)])
-
-
-def runs(pid: int) -> bool:
-    """Whether a process runs; one that waits to be reaped by init does not."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    wait_for("their end", lambda: not [pid for pid in pids if not gone(pid)])
 
 
 def test_a_pipeline_without_workers_is_not_profiled(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import time
 import tomllib
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests import ROOT
+from tests.waiting import gone
 from tools.long_runs import clean_install, plain_count, wheel_kills
 from tools.long_runs.plain_count import DOUBLED, WRONG, count
 from tools.long_runs.wheel_kills import EVERY, EXACTLY_ONCE, OUTPUTS, SPARK, Job, documented_jobs, exchanged, planned
@@ -110,13 +110,6 @@ def test_the_page_the_extra_and_the_kills_have_one_version_of_spark() -> None:
     assert all(f"spark-sql-kafka-0-10_2.13:{SPARK}" in code for code in documented_jobs().values())
 
 
-def runs(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_interruption_ends_the_children_and_removes_the_folder(
     number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -142,7 +135,7 @@ def test_an_interruption_ends_the_children_and_removes_the_folder(
     assert [path.name for path in tmp_path.iterdir()] == ["started"]
     assert handlers == [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
     child, deadline = int(started.read_text()), time.monotonic() + 10
-    while runs(child):
+    while not gone(child):
         assert time.monotonic() < deadline, "the child still runs"
         time.sleep(0.01)
 

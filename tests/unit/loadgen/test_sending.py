@@ -1,0 +1,60 @@
+"""A load sends each event at its scheduled time and sleeps in between, by a clock that only the client's polls move."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from confluent_kafka import Message, Producer
+
+from loadgen.config import LoadConfig
+from loadgen.producer import STATUS_EVERY_US, TICK_S, _Load, plan_load
+from loadgen.status import Status
+
+
+class Client:
+    """Takes events and answers them in its next poll. Each poll lasts as long as it may."""
+
+    def __init__(self) -> None:
+        self.now_us, self.polls = 1_700_000_000_000_000, 0
+        self._open: list[Callable[[Any, Message], None]] = []
+
+    def produce(self, _topic: str, _value: Any, _key: Any, _partition: int, answered: Any) -> None:
+        self._open.append(answered)
+
+    def poll(self, timeout_s: float) -> None:
+        self.polls += 1
+        self.now_us += round(timeout_s * 1e6)
+        for answered in self._open:
+            answered(None, Message(topic="t", partition=0, offset=7))
+        self._open.clear()
+
+
+def sent(folder: Path, rate: float, sessions: int) -> tuple[Client, np.ndarray, list[Status]]:
+    """The client, each event's lateness in µs, and the statuses of a load."""
+    client, statuses = Client(), list[Status]()
+    load = LoadConfig("nowhere:1", "t", rate, sessions, folder / "ledger")
+    ledger = plan_load(load, lambda: client.now_us)
+    running = _Load(load, cast(Producer, client), ledger, lambda: client.now_us, statuses.append)
+    running.send(lambda: False)
+    running.drain(1.0, lambda: False)
+    assert running.summary().acknowledged == load.events
+    return client, ledger.sent_us - ledger.scheduled_us, statuses
+
+
+def test_events_go_out_at_their_scheduled_times(tmp_path: Path) -> None:
+    _, late_us, statuses = sent(tmp_path, 2_000.0, 80)
+    assert 0 <= late_us.min() <= late_us.max() <= TICK_S * 1e6
+    assert all(after.t_us - before.t_us <= STATUS_EVERY_US + TICK_S * 1e6 for before, after in pairwise(statuses))
+    assert [status.rate_1s for status in statuses[5:-2]] == pytest.approx([2_000] * len(statuses[5:-2]), rel=0.01)
+
+
+def test_a_low_rate_wakes_up_for_events_and_statuses_only(tmp_path: Path) -> None:
+    client, late_us, statuses = sent(tmp_path, 100.0, 3)
+    assert client.polls <= 2 * len(late_us) + len(statuses), (
+        "a sleep before each event, and a look for answers after it"
+    )
