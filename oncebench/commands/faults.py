@@ -152,8 +152,8 @@ def faults(
     seeds, the other guarantees run once. The command prints two tables per family, verdicts and recovery. It writes
     reports, tables and JUnit XML.
 
-    The whole matrix takes most of a day; the command prints an estimate at its start. The example takes some minutes.
-    The families replicas, isolation and leader-* always run with three brokers.
+    The whole matrix takes a day or more; in three parallel shares, most of a day. The command prints an estimate first.
+    The example takes some minutes. The families replicas, isolation and leader-* always run with three brokers.
 
     \b
     Example:
