@@ -49,7 +49,7 @@ ASV_RANGES = ("NEW", "ALL", "TAGS", "EXISTING", "HASHFILE:")
     default=3,
     show_default=True,
     help="Rounds per healthy cell; not with --quick. Use 7 or more: asv then applies its statistical test, and killed "
-    "and saturated cells are repeated too. With fewer, asv also reports changes by chance in those cells. With 6, it "
+    "and flat-out cells are repeated too. With fewer, asv also reports changes by chance in those cells. With 6, it "
     "detects no change in the healthy cells.",
 )
 @click.option("--quick", is_flag=True, help="Run one round of the Kafka sink, or of the sinks in --sink.")
