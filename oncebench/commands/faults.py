@@ -95,9 +95,15 @@ class _Share(click.ParamType[tuple[int, int]]):
     type=click.IntRange(1, 1000),
     default=3,
     show_default=True,
-    help="Number of seeds for exactly-once chains.",
+    help="How often each chain runs under exactly-once, each time with another seed.",
 )
-@click.option("--seed", type=click.IntRange(0, MAX_FIRST_SEED), default=1, show_default=True, help="First seed.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, MAX_FIRST_SEED),
+    default=1,
+    show_default=True,
+    help="Seed of a chain's first run; the next runs count up.",
+)
 @workload_option(PLANNED)
 @open_sessions_option
 @brokers_option
