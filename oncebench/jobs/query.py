@@ -201,7 +201,9 @@ def _target(sink: JobSink, guarantee: str, variant: str | None, checkpoint: Plac
     if protocol_of(kind, support) is native:
         raise RefusedStart("native is Spark's own sink, without a mark of ours. Use rows.writeStream.format(...).")
     if not _SINK_ID.fullmatch(sink.sink_id):
-        raise RefusedStart(f"sink_id is {sink.sink_id!r}, and must be letters, digits, `.`, `_` and `-`.")
+        raise RefusedStart(
+            f"sink_id is {sink.sink_id!r}, and may have only letters, digits, `.`, `_` and `-`. Rename it."
+        )
     absolute = checkpoint.absolute() if isinstance(checkpoint, Path) else checkpoint
     return Target(kind, support, sink.sink_id, sink.output, absolute)
 
