@@ -23,7 +23,7 @@ def setup_cache():
     return _bench.figures(_SINKS, _ROUNDS, *_ONLY)
 
 
-# On two cores a healthy run takes 30 to 38 s, a killed run 31 to 37 s, a saturated run 17 to 27 s. A busy machine may
+# On two cores a healthy run takes 30 to 38 s, a killed run 31 to 37 s, a flat-out run 17 to 27 s. A busy machine may
 # take twice that. From 7 rounds on every round has all three. The 600 s cover the servers of each sink and the first
 # download of jars. asv discards all figures if the timeout passes.
 _CELLS = _bench.names(_SINKS, *_ONLY)

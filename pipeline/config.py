@@ -23,7 +23,7 @@ from oncebench.delivery.stores.objects import ObjectStore
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.kafka_access.refused import AccessRefused
 
-# As fast as possible: the next micro-batch begins when the previous one has ended.
+# As fast as possible: the next batch begins when the previous one has ended.
 TRIGGER_ASAP = 0
 TUNED, AS_SHIPPED = "tuned", "as-shipped"
 CHANGELOG, SNAPSHOTS = "changelog", "snapshots"
@@ -45,7 +45,7 @@ class PipelineConfig:
         record: the run folder; progress.jsonl, hits.jsonl and trace.jsonl go there.
         workload: the query, `sessions` (`pipeline.query`), `windows` or `records` (`pipeline.workloads`).
         partitions: tasks per batch (state partitions and writers).
-        trigger_ms: time between micro-batches; 0: as fast as possible.
+        trigger_ms: ms between the starts of two batches; 0: no pause.
         max_events_per_batch: limit of one batch; None: all available events. The default is what a pipeline processes
             within the default of `transaction_timeout_ms` at 10,000 events/s, the least that the suite expects.
         session_timeout_ms: how long a session without a new event stays in the state at least, see
@@ -158,16 +158,25 @@ def read_config(path: Path) -> PipelineConfig:
         if not _fits(value, _HINTS[name]):
             raise RefusedStart(f"{path}: {_misfit(name, value)}")
         if name in _ONE_OF and value not in _ONE_OF[name]:
-            raise RefusedStart(f"{path}: {name} is {value!r}, and must be one of: {', '.join(_ONE_OF[name])}")
+            choices = ", ".join(_ONE_OF[name])
+            raise RefusedStart(f"{path}: {name} is {value!r}, and must be one of: {choices}. Correct this field.")
         if name in _AT_LEAST and value is not None and value < _AT_LEAST[name]:
-            raise RefusedStart(f"{path}: {name} is {value!r}, and must be {_AT_LEAST[name]} or more")
+            raise RefusedStart(
+                f"{path}: {name} is {value!r}, and must be {_AT_LEAST[name]} or more. Correct this field."
+            )
     if not re.fullmatch(r"[A-Za-z0-9._-]+", fields["sink_id"]):
-        raise RefusedStart(f"{path}: sink_id is {fields['sink_id']!r}, and must be letters, digits, `.`, `_` and `-`")
+        raise RefusedStart(
+            f"{path}: sink_id is {fields['sink_id']!r}, and may have only letters, digits, `.`, `_` and `-`. Rename it."
+        )
     if not isinstance(fields["output"].get("output"), str):
-        raise RefusedStart(f'{path}: output must hold "output": the topic, table or folder of the sink')
+        raise RefusedStart(
+            f'{path}: the field "output" lacks the text "output". Write "output": {{"output": NAME}} with the sink\'s '
+            "topic, table or folder."
+        )
     for name, text in (("output", fields["output"]["output"]), *((name, fields[name]) for name in _FOLDERS)):
         if not text:
-            raise RefusedStart(f"{path}: {name} is empty, and must name a {'folder' if name in _FOLDERS else 'target'}")
+            what = "folder" if name in _FOLDERS else "target"
+            raise RefusedStart(f"{path}: {name} is empty, and must name a {what}. Correct this field.")
     if is_uri(str(Path(fields["record"]))):
         raise RefusedStart(
             f"{path}: record is {fields['record']!r}, a URI. Give the path of a folder in a mounted file system, for "

@@ -55,9 +55,9 @@ SECTIONS = {
 }
 HEAD = f"""# Every message with which a pipeline can end
 
-Search this page for words of your message that are no names and no numbers. Words in braces stand for values. Each line
-begins with the file or the table that has the message, and with the kind of error. A line of a table begins with the
-reason. In the pipeline's message, the server's own words come first, and the reason follows in brackets.
+Search this page for the fixed words of your message. Leave out names and numbers, which stand in braces here. Each line
+has the source, the kind of error, and the text. For an error code, your message first has the server's own words, then
+the reason of this page in brackets.
 
 The exit codes are those of `python -m pipeline`. A job with `deliver()` ends by a Python exception, and so with
 exit code 1. It can catch the error: `restart_helps` is true where the pipeline ends with 1, and false where it ends

@@ -81,7 +81,7 @@ class Arm:
     type=click.IntRange(1, MAX_PARTITIONS),
     default=2,
     show_default=True,
-    help="Spark tasks per batch (same as input partitions).",
+    help="Spark tasks per batch.",
 )
 @kafka_options()
 @click.option("--json", "as_json", is_flag=True, help="Print each batch as one line of JSON instead of the table.")

@@ -49,8 +49,9 @@ ASV_RANGES = ("NEW", "ALL", "TAGS", "EXISTING", "HASHFILE:")
     type=click.IntRange(1),
     default=3,
     show_default=True,
-    help="Rounds per healthy cell. Use 7 or more for asv's statistical test; killed cells are then repeated too. With "
-    "fewer rounds asv detects large changes only, with 6 none. With 1 it also reports noise as a change.",
+    help="Rounds per healthy cell; not with --quick. Use 7 or more: asv then applies its statistical test, and killed "
+    "and flat-out cells are repeated too. With fewer, asv also reports changes by chance in those cells. With 6, it "
+    "detects no change in the healthy cells.",
 )
 @click.option("--quick", is_flag=True, help="Run one round of the Kafka sink, or of the sinks in --sink.")
 @click.option(

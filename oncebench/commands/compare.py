@@ -123,8 +123,8 @@ def compare(
       double      exactly-once only, killed in a batch and again in its replay
       cost        at-least-once and exactly-once, healthy, at 10,000 events/s;
                   use --repeat
-      price       the same in every variant, flat out, in ten rounds: time and
-                  CPU per event
+      price       at-least-once and exactly-once in every variant, flat out,
+                  in ten rounds: time and CPU per event
       recovery    at-least-once and exactly-once, killed at the same point,
                   in ten rounds
       full        the published series: standard, with five rounds of the

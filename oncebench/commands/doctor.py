@@ -15,9 +15,10 @@ from oncebench.servers.doctor import checks
 @click.command()
 @click.option("--fetch", is_flag=True, help="Download missing jars and a missing JDK first.")
 def doctor(fetch: bool) -> None:
-    """Check Java, jars, ports, disk and memory, and print what to do where something is missing.
+    """Check what this machine has, and print what to do where something is missing.
 
-    Exit code 5 if something is missing.
+    Checks Python, Java, jars, cache, ports, memory, cores, open files, temporary folder, disk and fsync. Exit code 5 if
+    something is missing.
     """
     if fetch:
         provision()

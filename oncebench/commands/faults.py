@@ -93,9 +93,15 @@ class _Share(click.ParamType[tuple[int, int]]):
     type=click.IntRange(1, 1000),
     default=3,
     show_default=True,
-    help="Number of seeds for exactly-once chains.",
+    help="How often each chain runs under exactly-once, each time with another seed.",
 )
-@click.option("--seed", type=click.IntRange(0, MAX_FIRST_SEED), default=1, show_default=True, help="First seed.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, MAX_FIRST_SEED),
+    default=1,
+    show_default=True,
+    help="Seed of a chain's first run; the next runs count up.",
+)
 @workload_option(PLANNED)
 @open_sessions_option
 @brokers_option
@@ -145,8 +151,8 @@ def faults(
     seeds, the other guarantees run once. The command prints two tables per family, verdicts and recovery. It writes
     reports, tables and JUnit XML.
 
-    The whole matrix takes most of a day; the command prints an estimate at its start. The example takes some minutes.
-    The families replicas, isolation and leader-* always run with three brokers.
+    The whole matrix takes a day or more; in three parallel shares, most of a day. The command prints an estimate first.
+    The example takes some minutes. The families replicas, isolation and leader-* always run with three brokers.
 
     \b
     Example:

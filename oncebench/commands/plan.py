@@ -58,11 +58,19 @@ class _Duration(click.ParamType[float]):
 
 
 @click.command(cls=GroupedCommand)
-@click.option("--rate", type=click.FloatRange(min=1), required=True, metavar="EV/S", help="Events per second.")
-@click.option("--guarantee", required=True, help="Delivery guarantee of the job.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=1),
+    required=True,
+    metavar="EV/S",
+    help="Events per second that the job must process.",
+)
+@click.option("--guarantee", required=True, help="Delivery guarantee: at-most-once, at-least-once or exactly-once.")
 @click.option("--p99", "p99_ms", type=_Duration(), required=True, help="Highest p99 latency to visibility: 500ms, 1s.")
 @click.option("--sink", default="kafka", show_default=True, help="Sink of the job.")
-@click.option("--variant", help="How the guarantee is kept [default: the sink's default].")
+@click.option(
+    "--variant", help="Protocol that keeps the guarantee; see `oncebench list` [default: the sink's default]."
+)
 @click.option(
     "--outage",
     "outage_s",

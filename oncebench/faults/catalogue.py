@@ -248,11 +248,11 @@ FAULTS: Mapping[str, FaultKind] = {
         *(
             FaultKind(
                 f"{prefix}-{log}",
-                f"kills the pipeline and {damage_text} the newest entry of Spark's {log} log",
+                f"kills the pipeline and {damage_text} the newest entry of Spark's {log_text}",
                 damaging(partial(damage, log)),
                 replaces_checkpoint=True,
             )
-            for log in (OFFSETS, COMMITS)
+            for log, log_text in ((OFFSETS, "offset log"), (COMMITS, "commit log"))
             for prefix, damage_text, damage in (
                 ("cut", "halves", checkpoint.cut_entry),
                 ("empty", "empties", checkpoint.empty_entry),
@@ -261,7 +261,7 @@ FAULTS: Mapping[str, FaultKind] = {
         ),
         FaultKind(
             "flip-state",
-            "kills the pipeline and flips one bit in the newest file of the state store",
+            "kills the pipeline and flips one bit in the largest state file of the last batch",
             damaging(checkpoint.flip_state_bit),
             replaces_checkpoint=True,
         ),

@@ -89,7 +89,8 @@ def deliver(
 
     Raises:
         RefusedStart: a check failed; the next start would meet the same failure.
-        NoKafka, NoPostgres, NoStore: the server did not answer; start again.
+        NoKafka, NoPostgres, NoStore: a server did not answer; start again if `restart_helps`.
+        DeliveryFailed: the disk is full or fails, or the sink's server did not answer; start again.
         AnotherDriver: a newer driver of this checkpoint was started meanwhile.
     """
     watch = watch_of(sink.kind, sink.sink_id)
@@ -201,7 +202,9 @@ def _target(sink: JobSink, guarantee: str, variant: str | None, checkpoint: Plac
     if protocol_of(kind, support) is native:
         raise RefusedStart("native is Spark's own sink, without a mark of ours. Use rows.writeStream.format(...).")
     if not _SINK_ID.fullmatch(sink.sink_id):
-        raise RefusedStart(f"sink_id is {sink.sink_id!r}, and must be letters, digits, `.`, `_` and `-`.")
+        raise RefusedStart(
+            f"sink_id is {sink.sink_id!r}, and may have only letters, digits, `.`, `_` and `-`. Rename it."
+        )
     absolute = checkpoint.absolute() if isinstance(checkpoint, Path) else checkpoint
     return Target(kind, support, sink.sink_id, sink.output, absolute)
 

@@ -43,7 +43,7 @@ def refuse_unknown_spark(version: str) -> None:
     """
     minor = ".".join(version.split(".")[:2])
     found = {
-        "4.0": "Four kills under 4.0.0 lost and doubled nothing, but most contract tests have not been run under it",
+        "4.0": "Four kills under 4.0.0 lost and duplicated no row, but most contract tests have not been run under it",
         "4.1": "Under 4.1.1, Spark's Kafka source ended the query after each replay of a batch (SPARK-57438)",
     }
     if minor not in VERSIONS:

@@ -117,7 +117,7 @@ class PostgresSink:
 class FilesSink:
     """A folder of Parquet or JSON-lines files; a visible file is complete.
 
-    The folder must exist, in a file system that all tasks mount under the same path.
+    A start makes the folder if it is missing. All tasks must mount its file system under the same path.
 
     Attributes:
         folder: the path of the folder, not a URI.

@@ -33,7 +33,7 @@ from oncebench.report.schema import Report
 from oncebench.report.tables.cost_table import COLUMNS, falls_behind
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.order import order_of
-from oncebench.site.pack import short
+from oncebench.site.pack import DIGITS, RATIO_DIGITS, short
 
 # Fields that a label leaves out, or formats itself.
 _UNLABELLED = ("sink", "guarantee", "variant", "faults", "random_kills", "seed", "rate", "sessions", MACHINE)
@@ -206,8 +206,9 @@ def interval(found: Difference | None, none: float | None = None) -> list[Any] |
 
 
 def _parts(found: Difference, none: float | None) -> Iterator[Any]:
-    yield short(found.median)
-    yield from (short(found.low), short(found.high)) if found.has_interval else (None, None)
+    digits = RATIO_DIGITS if none == 1.0 else DIGITS  # 1 means no difference of a ratio only
+    yield short(found.median, digits)
+    yield from (short(found.low, digits), short(found.high, digits)) if found.has_interval else (None, None)
     yield len(found.rounds)
     if none is not None:
         yield int(found.shows(none))

@@ -10,6 +10,8 @@ from typing import Any
 
 # Runs of one cell differ in the second or third digit, so a fifth would only be noise.
 DIGITS = 4
+# The page shows two decimals of a ratio. With four digits, 1.6348 would first become 1.635, and then 1.64.
+RATIO_DIGITS = 7
 
 
 class Texts:

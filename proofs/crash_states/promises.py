@@ -3,7 +3,7 @@
 Promise: one code per anomaly with an example; empty if the guarantee is kept. The codes are those of the catalogue
 (`oncebench.audit.anomalies`) and four more:
 
-* TORN: a reader sees some rows of a partition of a batch, but not all.
+* PARTIAL: a reader sees some rows of a partition of a batch, but not all.
 * EARLY: a reader sees a batch that is not decided on this disk.
 * FAIL: the reader fails instead of reporting what it cannot read.
 * STUCK: a successor cannot finish.
@@ -19,7 +19,7 @@ from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONC
 from proofs.crash_states.spark import PARTITIONS, Row, rows_of
 
 CORR, DUP, EARLY, FAIL, LOSS = "CORR", "DUP", "EARLY", "FAIL", "LOSS"
-ORPH, STUCK, TORN = "ORPH", "STUCK", "TORN"
+ORPH, PARTIAL, STUCK = "ORPH", "PARTIAL", "STUCK"
 Wrong = dict[str, str]
 
 
@@ -47,7 +47,7 @@ def wrong(guarantee: str, visible: Counter[Row], expected: Expected) -> Wrong:
             counts = [left.pop(row, 0) for row in rows_of(batch, partition, rows)]
             which = f"batch {batch}, partition {partition}: {counts}"
             if min(counts) < max(counts):
-                found.setdefault(TORN, which)
+                found.setdefault(PARTIAL, which)
             if max(counts) > 1 and guarantee != AT_LEAST_ONCE:
                 found.setdefault(DUP, which)
             if min(counts) == 0 and batch in expected.done and guarantee != AT_MOST_ONCE:

@@ -28,7 +28,7 @@ from proofs.crash_states.broken import (
     without_fsync_of_folder,
 )
 from proofs.crash_states.calls import Link, Rename
-from proofs.crash_states.promises import CORR, EARLY, LOSS, STUCK, TORN
+from proofs.crash_states.promises import CORR, EARLY, LOSS, PARTIAL, STUCK
 from proofs.crash_states.scenarios import Scenario, first_batch, killed_before, next_batches, rewritten
 from proofs.crash_states.search import Found, search
 
@@ -100,8 +100,8 @@ SOUND = (
     Variant("at-least-once, two more batches", AT_LEAST_ONCE, next_batches),
 )
 DECLARED = (
-    _declared("at-most-once, a first batch", AT_MOST_ONCE, first_batch, CORR, TORN),
-    _declared("at-most-once, one more batch", AT_MOST_ONCE, one_batch, CORR, TORN),
+    _declared("at-most-once, a first batch", AT_MOST_ONCE, first_batch, CORR, PARTIAL),
+    _declared("at-most-once, one more batch", AT_MOST_ONCE, one_batch, CORR, PARTIAL),
     _declared("exactly-once, Spark's offsets not forced", EXACTLY_ONCE, one_batch, STUCK, offsets_forced=False),
 )
 BROKEN = (

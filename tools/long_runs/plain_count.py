@@ -5,8 +5,8 @@
 
 Takes seconds. SENT is a file with one line per order: the value of its record, as Kafka acknowledged it. The topic is
 read by a plain consumer with `isolation.level=read_committed`, the table by one SELECT. Exit code: 0 if each order is
-there once and nothing else is, 3 if an order is lost or was never sent, 4 if orders are only doubled, 1 if the output
-cannot be read.
+there once and nothing else is, 3 if an order is lost or was never sent, 4 if orders are only duplicated, 1 if the
+output cannot be read.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ import psycopg
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 from psycopg import sql
 
-WRONG, DOUBLED = 3, 4  # exit codes
+WRONG, DUPLICATED = 3, 4  # exit codes
 ANSWER_S = 60.0  # for one request; a busy broker was seen to take 36 s
 
 
 def count(sent: Iterable[str], read: Iterable[str]) -> dict[str, int]:
-    """Returns how many orders were sent and read, and how many of them are lost, doubled, or were never sent."""
+    """Returns how many orders were sent and read, and how many of them are lost, duplicated, or were never sent."""
     expected, found = Counter(sent), Counter(read)
     return {
         "sent": expected.total(),
         "read": found.total(),
         "lost": sum(found[each] < times for each, times in expected.items()),
-        "doubled": sum(found[each] > times for each, times in expected.items()),
+        "duplicated": sum(found[each] > times for each, times in expected.items()),
         "never sent": sum(each not in expected for each in found),
     }
 
@@ -77,7 +77,7 @@ def main(sent: str, kind: str, *place: str) -> int:
     print(f"{kind} {place[-1]}: " + ", ".join(f"{number:,} {name}" for name, number in counted.items()))
     if counted["lost"] or counted["never sent"]:
         return WRONG
-    return DOUBLED if counted["doubled"] else 0
+    return DUPLICATED if counted["duplicated"] else 0
 
 
 if __name__ == "__main__":

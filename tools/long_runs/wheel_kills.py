@@ -8,12 +8,13 @@ Takes about 30 s per kill and job on two busy cores, and a minute for the instal
 workers with SIGKILL. The seed decides its moment: one of five comes while the job starts, the others after its first
 committed batch. Orders are sent all the time. `plain_count.py`, which has no code of the project, counts the output.
 
-`--guarantee at-least-once` is the control: the same jobs and kills must then double orders, and lose none. A tool that
-found nothing there would prove nothing with exactly-once.
+`--guarantee at-least-once` is the control: the same jobs and kills must then duplicate orders, and lose none. A tool
+that found nothing there would prove nothing with exactly-once.
 
 Exit code: 0 if every order is in each output once, 1 otherwise or if a job ended by itself, 130 after Ctrl-C or
-SIGTERM. For the control, 0 means that orders are doubled in each output, and none is lost. All files are in a temporary
-folder of 1 GB; the first line has its path. A run that fails keeps the folder for its logs. Any other end removes it.
+SIGTERM. For the control, 0 means that orders are duplicated in each output, and none is lost. All files are in a
+temporary folder of 1 GB; the first line has its path. A run that fails keeps the folder for its logs. Any other end
+removes it.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from oncebench.servers.kafka.topics import Kafka
 from oncebench.servers.postgres import start_postgres
 from oncebench.sinks.postgres.connection import VARIABLE
 from tools.long_runs.clean_install import ROOT, clean, install
-from tools.long_runs.plain_count import DOUBLED
+from tools.long_runs.plain_count import DUPLICATED
 
 PAGE = ROOT / "docs" / "your_own_job.md"
 TWO_QUERIES = ROOT / "examples" / "orders_to_kafka_and_postgres.py"
@@ -194,7 +195,7 @@ def counts(sent: Path, places: Sequence[Sequence[str]], dsn: str) -> tuple[list[
 
 def finished(code: int) -> bool:
     """Whether an output has every order, once or more often."""
-    return code in (0, DOUBLED)
+    return code in (0, DUPLICATED)
 
 
 def run(name: str, job: Job, kafka: Kafka, dsn: str, plan: Sequence[tuple[bool, float]], expected: int) -> bool:
@@ -235,7 +236,7 @@ def kill_jobs(
 ) -> bool:
     """Kills each job by the plan, on servers of its own below `folder`. Returns whether all counts are as promised."""
     java, kept, jobs = find_java(), [], documented_jobs()
-    expected = DOUBLED if guarantee == AT_LEAST_ONCE else 0
+    expected = DUPLICATED if guarantee == AT_LEAST_ONCE else 0
     for name in names:
         place = folder / name
         place.mkdir()

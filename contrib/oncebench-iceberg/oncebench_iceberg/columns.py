@@ -99,5 +99,5 @@ def unsuitable(table: TableMetadata) -> str | None:
         # pyiceberg finds a partition's rows with `==`: 0.0 and -0.0 are two partitions with the rows of both, and NaN
         # equals nothing.
         if isinstance(table.schema().find_type(field.source_id), (FloatType, DoubleType)):
-            return f"it is partitioned by the floating-point column {field.name!r}, whose rows could be doubled"
+            return f"it is partitioned by the floating-point column {field.name!r}, whose rows could be duplicated"
     return None

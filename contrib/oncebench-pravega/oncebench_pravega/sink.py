@@ -169,7 +169,8 @@ class WarmUp:
                 _store(controller, segment)
         except (ControllerAway, SegmentError, OSError) as error:
             raise DeliveryFailed(
-                f"a worker cannot reach Pravega, but the driver could: {error}. Check the address on its machine."
+                f"a worker cannot reach Pravega, but the driver could: {error}. Check from the worker's machine that "
+                f"the address in {VARIABLE} can be reached."
             ) from error
         return {}, {}
 
@@ -219,8 +220,9 @@ class PravegaSink(Sink):
         except ControllerAway as error:
             if "lease" in str(error):
                 raise RefusedStart(
-                    f"Pravega takes no transaction with a lease of {self._lease_ms} ms ({error}): choose another "
-                    "transaction_timeout_ms, or change controller.transaction.lease.count.min or .max"
+                    f"Pravega takes no transaction with a lease of {self._lease_ms} ms ({error}). Set "
+                    "transaction_timeout_ms to a value between the controller's controller.transaction.lease.count.min "
+                    "and .max, or change these limits."
                 ) from error
             raise DeliveryFailed(
                 f"Pravega's controller at {self._where} did not answer a request of the start ({error}). Check that it "

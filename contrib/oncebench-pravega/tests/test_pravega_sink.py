@@ -297,7 +297,7 @@ def test_a_start_tests_the_stream_and_the_lease(use: Callable[..., Made], monkey
     assert made.asked == ["segments", "begin", "abort"]
     for answers, says in (
         ({"segments": [Segments((), "")]}, "there is no stream scope/stream"),
-        ({"begin": [ControllerAway("lease value too large")]}, "choose another transaction_timeout_ms"),
+        ({"begin": [ControllerAway("lease value too large")]}, "Set transaction_timeout_ms to a value between"),
     ):
         use(**answers)
         with pytest.raises(RefusedStart, match=says):

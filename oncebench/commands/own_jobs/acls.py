@@ -88,24 +88,36 @@ PROGRAMS: Mapping[str, _Choice] = {
     help="Program that the user runs. `transactions-list` only lists; `run` also stands for compare, faults, "
     "sustain, batches, plan and profile.",
 )
-@click.option("--guarantee", type=click.Choice(GUARANTEES), help="Delivery guarantee of a job into Kafka.")
+@click.option(
+    "--guarantee",
+    type=click.Choice(GUARANTEES),
+    help="Delivery guarantee of the job; required for a job into Kafka.",
+)
 @click.option("--variant", help="Protocol that keeps the guarantee. All variants need the same rights.")
 @click.option(
     "--input",
     "input_topic",
     metavar="TOPIC",
-    help="Topic that the job reads, or that load or requeue writes [default for load: a new topic].",
+    help="Topic that the job reads, or that load or requeue writes; required for job and requeue [default for load: a "
+    "new topic].",
 )
 @click.option(
-    "--output", metavar="TOPIC", help="Topic that the job writes. Leave it out if the job does not write into Kafka."
+    "--output",
+    metavar="TOPIC",
+    help="Topic that the job writes; required for a job into Kafka, observer, transactions and transactions-list.",
 )
 @click.option(
     "--quarantine",
     metavar="TOPIC",
-    help="Topic for rejected records, if the job has one; for requeue, the topic that it reads.",
+    help="Topic for rejected records, if the job has one; required for requeue, which reads it.",
 )
 @click.option("--group", metavar="NAME", help="Consumer group of requeue, if you give it one.")
-@click.option("--sink-id", metavar="ID", help="The job's sink_id. Its groups and transactional ids begin with it.")
+@click.option(
+    "--sink-id",
+    metavar="ID",
+    help="The job's sink_id, with which its groups and transactional ids begin; required for job, transactions and "
+    "transactions-list.",
+)
 @click.option("--bootstrap-servers", metavar="HOST:PORT,..", default=_PLACEHOLDER,
               help="Addresses of your Kafka, for the printed commands.")  # fmt: skip
 @click.option("--command-config", metavar="FILE", default="",

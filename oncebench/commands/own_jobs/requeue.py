@@ -16,7 +16,7 @@ from oncebench.servers.kafka.external import external
 
 
 @click.command()
-@kafka_options("Your Kafka.")
+@kafka_options("Addresses of your Kafka; required unless --kafka-conf has them.")
 @click.option("--quarantine", metavar="TOPIC", required=True, help="The quarantine topic.")
 @click.option("--reason", help="Send only records that were rejected for this reason [default: all].")
 @click.option("--to", metavar="TOPIC", help="Send them to this topic [default: the topic that each came from].")

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +69,14 @@ class Request:
     as_json: bool
 
 
-def _job_options(command: Callable[..., None]) -> Callable[..., None]:
+def _job_options(command: Callable[..., None], *, hide_sink: bool = False) -> Callable[..., None]:
     for option in (
         click.option("--checkpoint", type=CheckpointType(path_type=Path, file_okay=False), metavar="DIR",
                      help="The job's checkpoint, with its journal: a folder, or s3://bucket/folder."),
-        click.option("--sink", metavar="NAME", help="The job's sink, if its checkpoint is gone: kafka or postgres."),
-        click.option("--sink-id", metavar="ID", help="The job's sink_id, if its checkpoint is gone."),
+        click.option("--sink", metavar="NAME", hidden=hide_sink,
+                     help="The job's sink, if its checkpoint is gone: kafka or postgres."),
+        click.option("--sink-id", metavar="ID", hidden=hide_sink,
+                     help="The job's sink_id, if its checkpoint is gone."),
         click.option("--output", required=True, metavar="NAME", help="The topic or table that the job writes."),
         kafka_options("Your Kafka, for a job that writes to it."),
         own_postgres_option,
@@ -107,19 +110,20 @@ def list_open(**options: Any) -> None:
             click.echo(f"note: {running}", err=True)
 
 
-@transactions.command("commit")
-@_job_options
+# Without the checkpoint every commit is refused. The options stay, so that the refusal gives the reason.
+@transactions.command("commit", short_help="Commit decided transactions.")
+@partial(_job_options, hide_sink=True)
 @_yes_option
 def commit(yes: bool, **options: Any) -> None:
     """Commit what the journal has decided to commit; the rest stays as it is.
 
-    Start without --yes: it shows what would be committed. The exit code is 2 if no decision allows a commit, and 1 if
-    a decided transaction is lost.
+    Start without --yes: it shows what would be committed. The exit code is 2 if no decision allows a commit. It is 1 if
+    a decided transaction is lost, or if the server is still ending one or gave no answer.
     """
     _end(Request(**options), COMMIT, yes, accept_loss=False)
 
 
-@transactions.command("abort")
+@transactions.command("abort", short_help="Abort undecided transactions.")
 @_job_options
 @_yes_option
 @click.option(

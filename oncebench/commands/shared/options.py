@@ -54,7 +54,8 @@ class GroupedCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the command's own options, then those of each heading."""
-        records = {param.name: record for param in self.get_params(ctx) if (record := param.get_help_record(ctx))}
+        options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
+        records = {option.name: record for option in options if (record := option.get_help_record(ctx))}
         grouped = {heading: [records.pop(name) for name in names if name in records]
                    for heading, names in HEADINGS.items()}  # fmt: skip
         for heading, lines in {"Options": list(records.values()), **grouped}.items():

@@ -49,7 +49,7 @@ _SETTINGS: dict[str, str | int | bool] = {
     "log_level": 2,
 }
 _DELETED = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
-# Errors of a topic that a restart does not mend. Any other one passes, and the batch is run again.
+# Errors of a topic that no restart mends. Any other one passes, and the batch is run again.
 _HOPELESS = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: GONE,
     KafkaError._UNKNOWN_TOPIC: GONE,

@@ -12,7 +12,7 @@ from oncebench.delivery.contract import AT_MOST_ONCE
 from oncebench.delivery.errors import DeliveryFailed, PermanentFailure
 
 RESTART = "A restart of the pipeline writes the batch again."
-NO_RESTART = "A restart does not mend this."
+NO_RESTART = "A restart does not help."
 REPEATED = "A restart then repeats what was not committed."
 UNLESS_THERE = "A restart writes the batch again, unless the table has it by then."
 

@@ -147,11 +147,18 @@ CLIENT: Mapping[int, Cause] = {
     KafkaError._TIMED_OUT: transient("the broker did not answer in time"),
     KafkaError._TIMED_OUT_QUEUE: transient("the client was too busy to send a request in time"),
     KafkaError._TRANSPORT: transient("a connection broke"),
-    KafkaError._ALL_BROKERS_DOWN: transient("no broker can be reached"),
+    KafkaError._ALL_BROKERS_DOWN: transient(
+        "no broker can be reached", "Check the addresses and the network, and start the brokers"
+    ),
     KafkaError._RESOLVE: transient("a broker's host name cannot be resolved", "Check the address and the name server"),
     KafkaError._QUEUE_FULL: transient("the client's queue is full"),
-    KafkaError._CRIT_SYS_RESOURCE: transient("the machine is out of memory, threads or files"),
-    KafkaError._FS: transient("a file could not be read or written"),
+    KafkaError._CRIT_SYS_RESOURCE: transient(
+        "the machine is out of memory, threads or files", "Check free memory and this user's limits (ulimit -a)"
+    ),
+    KafkaError._FS: transient(
+        "Kafka's client could not read or write a file",
+        "Look at the certificate and key files in the Kafka settings, and at the disk",
+    ),
     KafkaError._WAIT_COORD: transient("no coordinator answers: its broker is away, or it is moving", _REPLICAS),
     KafkaError._ISR_INSUFF: transient("not enough in-sync replicas", _REPLICAS),
     KafkaError._PURGE_QUEUE: transient("the transaction was aborted before the record was sent"),

@@ -42,7 +42,7 @@ CODES: Mapping[str, Cause] = {
     "SQLITE_CANTOPEN": transient(
         "the file or its folder is gone, or this user may not read it", "Restore it, or correct path and rights"
     ),
-    "SQLITE_NOMEM": transient("the machine is out of memory"),
+    "SQLITE_NOMEM": transient("the machine is out of memory", "Give it more memory, or write smaller batches"),
 }
 
 

@@ -283,8 +283,8 @@ class DeltaSink(Sink):
         except (OSError, LookupError) as gone:
             raise RefusedStart(
                 f"batch {batch} is in the Delta table {self._table}, but its rows cannot be read any more ({gone!r}). "
-                "Its log entry or data files were cleaned up, and its replay could not be compared. Restore them, or "
-                "take a new checkpoint, sink_id and output."
+                "Its log entry or data files were cleaned up, and its replay could not be compared. Restore the "
+                "table's log entry and data files, or take a new checkpoint, sink_id and output."
             ) from gone
         if self._newest < batch:  # Delta would skip its replay too
             raise RefusedStart(

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 from oncebench.report.comparisons.paired import Difference
 from oncebench.site.answer.headline import Answer, Kills
-from oncebench.site.pack import short
 
 # An unclear ratio whose interval ends above this is named with that end. Medians of the thirds of one steady run differ
 # by up to a fifth (`sustained.LATENCY_RISE`). So a larger difference is one that a user would notice, and an interval
@@ -45,12 +44,11 @@ def _cost(answers: Iterable[Answer]) -> str:
 
 def _open_end(ratio: Difference) -> str:
     """Names the cost that the rounds of an unclear ratio do not exclude; empty for a small one."""
-    return f" (could be up to {short(ratio.high):.2f} times)" if ratio.high > OPEN_END else ""
+    return f" (could be up to {ratio.high:.2f} times)" if ratio.high > OPEN_END else ""
 
 
 def _times(ratio: Difference) -> str:
-    middle, low, high = (f"{short(each):.2f}" for each in (ratio.median, ratio.low, ratio.high))  # as the page rounds
-    return f"{middle} times ({low} to {high})"
+    return f"{ratio.median:.2f} times ({ratio.low:.2f} to {ratio.high:.2f})"
 
 
 def _kills(answers: Iterable[Answer], guarantee: str) -> list[Kills]:

@@ -35,7 +35,7 @@ def test_late_rows_are_permanent_if_the_login_is_refused(
 ) -> None:
     found = said("canary-wrong")
     assert isinstance(found, PermanentFailure)
-    assert str(found).startswith(f"{LATE} A restart does not mend this. Kafka at {secured.servers()}: ")
+    assert str(found).startswith(f"{LATE} A restart does not help. Kafka at {secured.servers()}: ")
     assert "refuses the login of user 'alice' with SCRAM-SHA-256" in str(found)
     assert str(found).endswith("Correct sasl.jaas.config, then start again.")
 

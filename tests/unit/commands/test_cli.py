@@ -316,6 +316,7 @@ def test_an_unknown_sink_lists_sound_sinks_broken_sinks_and_the_nearest() -> Non
 def test_every_command_in_the_help_exists_and_describes_itself(name: str) -> None:
     shown = CliRunner().invoke(cli, [name, "--help"])
     assert shown.exit_code == 0
+    assert "\n  [" not in shown.output  # an argument, which the text above the options explains
     command = cli.get_command(click.Context(cli), name)
     assert command is not None
     assert (command.name, command.help is not None) == (name, True)

@@ -57,6 +57,11 @@ def test_one_round_has_no_interval() -> None:
     assert of["absolute"][BATCH] == [108, None, None, 1]
 
 
+def test_a_ratio_is_rounded_once() -> None:
+    _, of = rows(rounds(63.4792))
+    assert f"{of['ratio'][BATCH][0]:.2f}" == "1.63"  # from 1.635 it would be 1.64
+
+
 def test_baseline_is_not_compared() -> None:
     base, _ = rows(rounds(8.0, 10.0))
     assert set(base["ratio"].values()) == set(base["difference"].values()) == {None}

@@ -70,10 +70,10 @@ def test_sentence_names_clear_and_unclear_costs_and_what_kills_did() -> None:
     made = [
         answer("a", ratio(1.02, 0.9, 1.1), kept),
         answer("b", ratio(1.0, 0.9, 1.1), {}),
-        answer("c", ratio(1.64, 1.39, 1.79), {}),
+        answer("c", ratio(1.634792, 1.39, 1.79), {}),  # 1.64 if it were rounded to four digits first
     ]
     assert sentences(made) == [
-        "Exactly-once adds no clear p99 latency into a and b, but takes 1.64 times (1.39 to 1.79) the p99 latency into "
+        "Exactly-once adds no clear p99 latency into a and b, but takes 1.63 times (1.39 to 1.79) the p99 latency into "
         "c; in 9 kills it lost no row and duplicated none.",
         "At-least-once duplicated 160 rows in 4 kills, and at-most-once lost 60 rows in 5 kills.",
     ]

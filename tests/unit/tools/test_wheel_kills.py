@@ -15,12 +15,12 @@ import pytest
 from tests import ROOT
 from tests.waiting import gone
 from tools.long_runs import clean_install, plain_count, wheel_kills
-from tools.long_runs.plain_count import DOUBLED, WRONG, count
+from tools.long_runs.plain_count import DUPLICATED, WRONG, count
 from tools.long_runs.wheel_kills import EVERY, EXACTLY_ONCE, OUTPUTS, SPARK, Job, documented_jobs, exchanged, planned
 
 
 @pytest.mark.parametrize(
-    ("read", "lost", "doubled", "never_sent"),
+    ("read", "lost", "duplicated", "never_sent"),
     [
         (["a", "b", "c"], 0, 0, 0),
         (["c", "a", "b"], 0, 0, 0),
@@ -31,11 +31,11 @@ from tools.long_runs.wheel_kills import EVERY, EXACTLY_ONCE, OUTPUTS, SPARK, Job
         ([], 3, 0, 0),
     ],
 )
-def test_each_lost_doubled_and_foreign_order_is_counted(
-    read: list[str], lost: int, doubled: int, never_sent: int
+def test_each_lost_duplicated_and_foreign_order_is_counted(
+    read: list[str], lost: int, duplicated: int, never_sent: int
 ) -> None:
     counted = count(["a", "b", "c"], read)
-    assert counted == {"sent": 3, "read": len(read), "lost": lost, "doubled": doubled, "never sent": never_sent}
+    assert counted == {"sent": 3, "read": len(read), "lost": lost, "duplicated": duplicated, "never sent": never_sent}
 
 
 def test_an_order_that_was_sent_twice_is_expected_twice() -> None:
@@ -44,9 +44,9 @@ def test_an_order_that_was_sent_twice_is_expected_twice() -> None:
 
 @pytest.mark.parametrize(
     ("read", "code"),
-    [("ab", 0), ("aab", DOUBLED), ("a", WRONG), ("abc", WRONG), ("aac", WRONG), ("", WRONG)],
+    [("ab", 0), ("aab", DUPLICATED), ("a", WRONG), ("abc", WRONG), ("aac", WRONG), ("", WRONG)],
 )
-def test_the_exit_code_tells_doubled_orders_from_lost_and_foreign_ones(
+def test_the_exit_code_tells_duplicated_orders_from_lost_and_foreign_ones(
     read: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "sent").write_text("a\nb\n")

@@ -86,4 +86,9 @@ def test_every_subcommand_describes_itself_and_its_options(name: str) -> None:
     command = transactions.commands[name]
     assert command.help is not None
     assert all(option.help for option in command.params)  # type: ignore[attr-defined]
-    assert CliRunner().invoke(cli, ["transactions", name, "--help"]).exit_code == 0
+    shown = CliRunner().invoke(cli, ["transactions", name, "--help"])
+    assert (shown.exit_code, "--sink-id" in shown.output) == (0, name != "commit")
+
+
+def test_the_list_of_subcommands_cuts_no_text() -> None:
+    assert "..." not in CliRunner().invoke(cli, ["transactions", "--help"]).output.partition("Commands:")[2]
