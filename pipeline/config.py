@@ -23,7 +23,7 @@ from oncebench.delivery.stores.objects import ObjectStore
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.kafka_access.refused import AccessRefused
 
-# As fast as possible: the next micro-batch begins when the previous one has ended.
+# As fast as possible: the next batch begins when the previous one has ended.
 TRIGGER_ASAP = 0
 TUNED, AS_SHIPPED = "tuned", "as-shipped"
 CHANGELOG, SNAPSHOTS = "changelog", "snapshots"
@@ -45,7 +45,7 @@ class PipelineConfig:
         record: the run folder; progress.jsonl, hits.jsonl and trace.jsonl go there.
         workload: the query, `sessions` (`pipeline.query`), `windows` or `records` (`pipeline.workloads`).
         partitions: tasks per batch (state partitions and writers).
-        trigger_ms: time between micro-batches; 0: as fast as possible.
+        trigger_ms: ms between the starts of two batches; 0: no pause.
         max_events_per_batch: limit of one batch; None: all available events. The default is what a pipeline processes
             within the default of `transaction_timeout_ms` at 10,000 events/s, the least that the suite expects.
         session_timeout_ms: how long a session without a new event stays in the state at least, see

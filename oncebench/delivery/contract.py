@@ -71,7 +71,7 @@ class Holder:
 
     @staticmethod
     def of(marks: Mapping[int, Mark], generation: int) -> Holder:
-        """Returns what markers and the newest generation show."""
+        """Makes a holder from the newest markers and the newest generation."""
         writers = frozenset(mark.driver for mark in marks.values() if mark.driver)
         return Holder(writers, generation, max((mark.batch for mark in marks.values()), default=-1))
 

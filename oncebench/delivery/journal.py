@@ -104,7 +104,12 @@ class Journal:
             )
 
     def claim(self, batch: int) -> bool:
-        """Claims a batch for at-most-once. Returns False if an earlier driver claimed it already."""
+        """Claims a batch for at-most-once. Returns False if an earlier driver claimed it already.
+
+        Raises:
+            AnotherDriver: a younger driver was started, or has claimed this batch.
+            RefusedStart: the earlier claim is damaged.
+        """
         self.check_still_ours()
         name = _claim_name(batch)
         if self._put(name, {"batch": batch, "generation": self.generation}):
@@ -124,6 +129,9 @@ class Journal:
             batch: the batch id.
             attempt: 0, or how often lost partitions of this batch were written again.
             entry: the data that a commit needs, as JSON.
+
+        Raises:
+            AnotherDriver: a younger driver was started, or another driver has decided this batch.
         """
         self.check_still_ours()
         name = f"decision-{batch:09d}.{attempt}.json"

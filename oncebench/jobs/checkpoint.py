@@ -99,14 +99,17 @@ def newest_finished(checkpoint: Place) -> int:
 
 
 def open_batch(checkpoint: Place) -> int | None:
-    """Returns the batch that Spark runs again: in the offset log, not in the commit log."""
+    """Returns the batch that is planned and not finished; None if no batch is open.
+
+    Spark runs it again: the offset log has it, and the commit log does not.
+    """
     newest = newest_batch(checkpoint)
     done = max(_batches(checkpoint, "commits"), default=-1)
     return newest if newest is not None and newest > done else None
 
 
 def begun_at(checkpoint: Place, batch: int) -> float | None:
-    """Returns the time at which Spark planned a batch; None if Spark did not store it.
+    """Returns the Unix time in s at which Spark planned a batch; None if Spark did not store it.
 
     The time is `OffsetSeqMetadata.batchTimestampMs`.
 
@@ -127,7 +130,10 @@ def last_batch(checkpoint: Place) -> int:
 
 
 def newest_batch(checkpoint: Place) -> int | None:
-    """Returns the newest batch in Spark's offset log, finished or not."""
+    """Returns the newest batch in Spark's offset log; None if there is none.
+
+    `last_batch` returns -1 then.
+    """
     return max(_batches(checkpoint, "offsets"), default=None)
 
 

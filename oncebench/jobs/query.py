@@ -89,7 +89,8 @@ def deliver(
 
     Raises:
         RefusedStart: a check failed; the next start would meet the same failure.
-        NoKafka, NoPostgres, NoStore: the server did not answer; start again.
+        NoKafka, NoPostgres, NoStore: a server did not answer; start again if `restart_helps`.
+        DeliveryFailed: the disk is full or fails, or the sink's server did not answer; start again.
         AnotherDriver: a newer driver of this checkpoint was started meanwhile.
     """
     watch = watch_of(sink.kind, sink.sink_id)

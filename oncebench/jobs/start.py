@@ -79,6 +79,10 @@ def kafka_must_answer(servers: str, sink_id: str) -> Iterator[None]:
     Args:
         servers: of the cluster.
         sink_id: of the job, for commands that name its groups and transactional ids.
+
+    Raises:
+        RefusedStart: the next start would meet the same error.
+        NoKafka: Kafka did not answer; start again.
     """
     try:
         yield

@@ -89,7 +89,7 @@ class ReadReport:
         waited_s: seconds spent waiting for open transactions to end.
         complete: whether the reader returned every row from offset 0 to each `lso`.
         note: why the read is not complete.
-        log: whether positions have ends.
+        log: whether the sink is a log, so that each partition has an end.
     """
 
     ends: Mapping[int, End]

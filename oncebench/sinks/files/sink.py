@@ -14,9 +14,8 @@ Fencing: only a driver that has decided renames files. A start notes its driver'
 files that older drivers prepared and that no decision names. A late task or driver then has nothing to publish. A
 driver reads the name before it renames: a copy of its checkpoint may have started another job.
 
-What can go wrong: someone removes files of the newest batch from the folder, and a replay of that batch writes them
-again; an object store has no atomic rename; the nodes of a cluster do not share the folder, and the commit reports
-missing files.
+What can go wrong: someone removes files of the newest batch, and its replay writes them again; an object store has no
+atomic rename; the nodes of a cluster do not share the folder, and the commit reports missing files.
 
 The baseline is Spark's own writer. It leaves rejected records out, and nothing copies them to quarantine: a second
 query over the same rows would run the stateful operator twice.
@@ -292,8 +291,10 @@ class FileSink(Sink):
     def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
         """See `Sink.commit`: a file that is neither hidden nor visible is lost.
 
-        Raises: AnotherDriver: another driver has taken this sink_id in the folder. CommitUncertain: the file system
-            refused, or another pipeline has a file of that name.
+        Raises:
+            AnotherDriver: another driver has taken this sink_id in the folder.
+            CommitUncertain: the file system failed; a restart finishes the batch.
+            CommitRefused: another file has the name, the journal is another's, or a restart meets the same error.
         """
         try:
             if not self._wrote:  # a final name does not show who made it

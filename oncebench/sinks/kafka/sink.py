@@ -9,8 +9,7 @@ Both write a marker inside each transaction: a consumer-group offset (KIP-98 and
 * idempotent: each task commits its own transaction. A replay that finds the marker skips the partition.
 
 Fencing: every start takes a generation, publishes it as a group offset, then fences every transactional id of this
-sink_id that no decision names. A worker of an older driver that makes its producer later finds the newer generation
-and stops.
+sink_id that no decision names. A worker of an older driver that starts late finds the newer generation and stops.
 
 What can go wrong: markers are group offsets, and brokers forget them after `offsets.retention.minutes` (7 days by
 default). A pipeline that stood still for longer with an open batch is refused (`forgets_after_s`).
@@ -240,6 +239,7 @@ class KafkaSink(Sink):
 
         Raises:
             CommitUncertain: a coordinator did not answer within COMMIT_LIMIT_S, or was busy for BUSY_LIMIT_S.
+            CommitRefused: a coordinator refuses, and will refuse again after a restart.
         """
         assert self._coordinator is not None, "start() comes first"
         by_partition = {p: self._transaction(entry) for p, entry in prepared.items()}
