@@ -16,7 +16,10 @@ class PipelineError(Exception):
 
 
 class RefusedStart(PipelineError):
-    """A check failed (wrong checkpoint, sink or setting). The failed start or batch has written no row."""
+    """A check failed (wrong checkpoint, sink or setting).
+
+    The failed start or batch has written no row.
+    """
 
     restart_helps = False
 

@@ -130,7 +130,10 @@ def last_batch(checkpoint: Place) -> int:
 
 
 def newest_batch(checkpoint: Place) -> int | None:
-    """Returns the newest batch in Spark's offset log; None if there is none (see `last_batch` for -1)."""
+    """Returns the newest batch in Spark's offset log; None if there is none.
+
+    `last_batch` returns -1 then.
+    """
     return max(_batches(checkpoint, "offsets"), default=None)
 
 

@@ -102,7 +102,7 @@ def _entries(checkpoint: Path) -> list[dict[str, Any]]:
 
 
 def unsuitable(table: Path) -> str | None:
-    """Returns the table feature that prevents a comparison of a replay; None if there is none, or no table."""
+    """Returns the table feature that prevents a comparison of a replay; None if there is none."""
     if not DeltaTable.is_deltatable(str(table)):
         return None
     found = DeltaTable(str(table))
