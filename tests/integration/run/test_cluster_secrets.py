@@ -14,10 +14,10 @@ pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pyte
 
 
 def test_variables_of_executors_are_in_no_command_line(tmp_path: Path) -> None:
-    """The sink declares PGPASSWORD as a variable of its tasks."""
+    """The sink declares PGPASSWORD as a variable of its tasks. Executors reach the driver at an address of the user's."""
     ended = command(
         tmp_path, "run", "--sink", "postgres", "--guarantee", "exactly-once", "--cluster", "2", *LOAD,
-        "--start-timeout", "400", "--json", "report.json",
+        "--start-timeout", "400", "--json", "report.json", "--spark-conf", "spark.driver.host=127.0.0.2",
         environment={"PGPASSWORD": PASSWORD, "TMPDIR": gettempdir()},  # PostgreSQL's own user may not read tmp_path
     )  # fmt: skip
     assert report_of(tmp_path, ended)["verdict"] == "kept"

@@ -17,7 +17,7 @@ from pipeline.spark.private_settings import line_of
 from pipeline.spark.session import session
 from tests.unit.pipeline.test_second_try import CONFIG
 
-SECRET = "hunter3"  # noqa: S105
+SECRET = "hunter3"
 VARIABLE = {"spark.executorEnv.ONCEBENCH_POSTGRES": f"postgresql://bench:{SECRET}@db1/bench"}
 
 

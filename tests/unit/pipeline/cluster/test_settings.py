@@ -7,6 +7,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from oncebench.sinks.registry import SINKS
 from pipeline.spark.cluster.archive import NAME, make_archive
 from pipeline.spark.cluster.settings import executor_environment
@@ -30,6 +32,24 @@ def test_a_jobs_own_jars_and_path_are_added() -> None:
     assert found["spark.jars"] == "kafka.jar,fs.jar,sink.jar,own.jar"
     assert found["spark.executorEnv.PYTHONPATH"] == f"{NAME}:/opt/own"
     assert found["spark.driver.host"] == "10.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("own", "listens"),
+    [
+        ({"spark.driver.host": "127.0.0.2"}, "127.0.0.2"),  # an address of this machine
+        ({"spark.driver.host": "[::1]"}, "[::1]"),
+        ({"spark.driver.host": "192.0.2.77"}, "0.0.0.0"),  # translated on the way, as of a container
+        ({"spark.driver.host": "driver.example"}, "0.0.0.0"),  # a name may have another address for executors
+        ({"spark.driver.host": "192.0.2.77", "spark.driver.bindAddress": "127.0.0.3"}, "127.0.0.3"),
+        ({"spark.driver.bindAddress": "0.0.0.0"}, "0.0.0.0"),
+    ],
+)
+@pytest.mark.parametrize("master", [MASTER, "yarn"])
+def test_the_driver_listens_where_executors_connect(own: dict[str, str], listens: str, master: str) -> None:
+    found = settings(replace(CONFIG, master=master, spark=own))
+    assert found["spark.driver.bindAddress"] == listens
+    assert found["spark.driver.host"] == own.get("spark.driver.host", "127.0.0.1")
 
 
 def test_a_local_pipeline_ships_nothing() -> None:
