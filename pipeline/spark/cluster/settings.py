@@ -41,6 +41,11 @@ def cluster_settings(config: PipelineConfig) -> dict[str, str]:
     return found if address is None else {**found, HOST: address, BIND: address}
 
 
-def executor_environment(kind: SinkKind, environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns the settings that give executors the variables which a sink's tasks read."""
-    return {f"{_VARIABLE}{name}": environment[name] for name in kind.environment if name in environment}
+def environment_of(kind: SinkKind, environment: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variables of this process that a sink's tasks read."""
+    return {name: environment[name] for name in kind.environment if name in environment}
+
+
+def for_executors(variables: Mapping[str, str]) -> dict[str, str]:
+    """Returns the settings that give executors these variables."""
+    return {f"{_VARIABLE}{name}": value for name, value in variables.items()}

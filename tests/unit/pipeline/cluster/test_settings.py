@@ -11,7 +11,7 @@ import pytest
 
 from oncebench.sinks.registry import SINKS
 from pipeline.spark.cluster.archive import NAME, make_archive
-from pipeline.spark.cluster.settings import executor_environment
+from pipeline.spark.cluster.settings import environment_of, for_executors
 from pipeline.spark.session import settings
 from tests.unit.pipeline.test_second_try import CONFIG
 
@@ -71,11 +71,11 @@ def test_token_endpoints_reach_the_executors_java() -> None:
 
 def test_tasks_get_the_variables_that_their_sink_declares() -> None:
     here = {"ONCEBENCH_POSTGRES": "dsn", "PGPASSWORD": "secret", "HOME": "/home/me"}
-    assert executor_environment(SINKS["postgres"], here) == {
+    assert for_executors(environment_of(SINKS["postgres"], here)) == {
         "spark.executorEnv.ONCEBENCH_POSTGRES": "dsn",
         "spark.executorEnv.PGPASSWORD": "secret",
     }
-    assert executor_environment(SINKS["kafka"], here) == {}
+    assert environment_of(SINKS["kafka"], here) == {}
 
 
 def test_a_python_without_this_project_imports_the_archive(tmp_path: Path) -> None:
