@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -26,6 +25,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from oncebench.delivery.errors import NoStore, RefusedStart, StoreRefuses
+from oncebench.delivery.stores.refusals import NO_BUCKET, advice, short
 
 _Result = TypeVar("_Result")
 # A store that restarts or elects a leader answers within seconds. A batch waits meanwhile, and its transactions stay
@@ -39,17 +39,13 @@ _CLIENT_TRIES = 1
 _PAUSE_S = 0.2
 # The address of a store that is not Amazon's; other clients use the same variable.
 ENDPOINT = "AWS_ENDPOINT_URL"
-# A list reports these two as any other failure.
-_NO_BUCKET = "NoSuchBucket"
-_FORBIDDEN = re.compile(r"status code: 40[13]\b")
 
 
 @dataclass(frozen=True)
 class ObjectStore:
     """The objects of a bucket below a prefix.
 
-    Address and login are in the environment: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, and for a
-    store that is not Amazon's `AWS_ENDPOINT_URL`.
+    Address and login are in the environment: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, and those of `address`.
 
     Attributes:
         bucket: its name.
@@ -84,7 +80,7 @@ class ObjectStore:
 
         Raises:
             NoStore: no answer: the entry may exist or not.
-            StoreRefuses: the login or the bucket is wrong.
+            StoreRefuses: the login, the region or the bucket is wrong, or the store cannot do this.
         """
         return self._answered(lambda: self._tried(name, content), f"whether {name} was written is not known")
 
@@ -152,12 +148,6 @@ class ObjectStore:
         del setting
         return nullcontext()  # every error names the store already
 
-    def _login(self, error: Exception) -> StoreRefuses:
-        return StoreRefuses(
-            f"{self}: the store refuses this login ({_short(error)}). Check AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY, and the right to read, write, list and delete there; then start again."
-        )
-
     def _no_bucket(self) -> StoreRefuses:
         return StoreRefuses(
             f"{self}: the store has no bucket {self.bucket!r}. Make the bucket, or name another one; and check "
@@ -183,18 +173,19 @@ class ObjectStore:
             try:
                 return request()
             except FileNotFoundError as missing:  # obstore's NotFoundError is one
-                if _NO_BUCKET in str(missing):
+                if NO_BUCKET in str(missing):
                     raise self._no_bucket() from missing
                 raise
             except (errors.BaseError, _Again) as error:
-                refused = isinstance(error, errors.PermissionDeniedError | errors.UnauthenticatedError)
-                if refused or _FORBIDDEN.search(str(error)):
-                    raise self._login(error) from error
-                if _NO_BUCKET in str(error):
+                if NO_BUCKET in str(error):
                     raise self._no_bucket() from error
+                if (helps := advice(str(error))) is not None:
+                    raise StoreRefuses(
+                        f"{self}: the store refuses a request ({short(error)}). {helps}, then start again."
+                    ) from error
                 if time.monotonic() > end:
                     raise NoStore(
-                        f"{self}: the object store gave no answer for {LIMIT_S:.0f} s ({_short(error)}), so {what}. "
+                        f"{self}: the object store gave no answer for {LIMIT_S:.0f} s ({short(error)}), so {what}. "
                         "Check that it runs and AWS_ENDPOINT_URL, then start again."
                     ) from error
                 time.sleep(_PAUSE_S)
@@ -221,8 +212,3 @@ def _errors() -> Any:
     from obstore import exceptions  # noqa: PLC0415  (an extra)
 
     return exceptions
-
-
-def _short(error: BaseException) -> str:
-    """Returns the first line of an error, which has no secret: obstore prints addresses and answers only."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
