@@ -37,8 +37,12 @@ REQUEST_S = 10.0
 _CLIENT_TRIES = 1
 # Between two of our tries.
 _PAUSE_S = 0.2
-# The address of a store that is not Amazon's; other clients use the same variable.
+# The address of a store that is not Amazon's, and the region. The first variable that is set counts; AWS_ENDPOINT is
+# obstore's own name, and the others are those of Amazon's clients.
 ENDPOINT = "AWS_ENDPOINT_URL"
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", ENDPOINT, "AWS_ENDPOINT")
+_REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
+_NO_REGION = "us-east-1"  # obstore's default
 
 
 @dataclass(frozen=True)
@@ -195,14 +199,25 @@ class _Again(Exception):
     """The request must be repeated."""
 
 
+def address() -> tuple[str, str]:
+    """Returns the address of the store and its region, from the environment; an empty address is Amazon's.
+
+    All clients of a job must use both: each client looks at other variables itself.
+    """
+    endpoint, region = (next(filter(None, map(os.environ.get, names)), "") for names in (_ENDPOINTS, _REGIONS))
+    return endpoint, region or _NO_REGION
+
+
 @cache
 def _client(bucket: str) -> Any:
     from obstore.store import S3Store  # noqa: PLC0415  (an extra)
 
-    endpoint = os.environ.get(ENDPOINT, "")
+    endpoint, region = address()
     limit = timedelta(seconds=REQUEST_S)
+    config: Any = {"region": region, **({"endpoint": endpoint} if endpoint else {})}
     return S3Store(
         bucket,
+        config=config,
         client_options={"timeout": limit, "connect_timeout": limit, "allow_http": endpoint.startswith("http://")},
         retry_config={"max_retries": _CLIENT_TRIES, "retry_timeout": limit},
     )

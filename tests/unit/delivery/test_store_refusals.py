@@ -13,6 +13,7 @@ import pytest
 from oncebench.delivery.errors import NoStore, StoreRefuses
 from oncebench.delivery.stores import objects
 from oncebench.delivery.stores.objects import ObjectStore
+from oncebench.jobs.object_store import spark_settings
 
 pytest.importorskip("obstore", reason="needs the extra s3")
 STORE = ObjectStore("bucket", "orders")
@@ -104,3 +105,39 @@ def test_a_busy_store_may_answer_a_restart(status: int, code: str, monkeypatch: 
         with pytest.raises(NoStore, match=f"gave no answer .*{status} .*{code}") as busy:
             STORE.names()
     assert busy.value.restart_helps
+
+
+@pytest.mark.parametrize(
+    "names", [("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), ("AWS_ENDPOINT_URL", "AWS_ENDPOINT"), ("AWS_ENDPOINT",)]
+)
+def test_the_journal_and_spark_use_one_address(names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    with answering(404, "NoSuchBucket") as first:
+        for name, value in zip(names, (first, "http://127.0.0.1:1"), strict=False):
+            monkeypatch.setenv(name, value)
+        with pytest.raises(StoreRefuses):
+            STORE.names()
+    found = spark_settings(STORE)
+    assert found["spark.hadoop.fs.s3a.endpoint"] == first
+    assert found["spark.hadoop.fs.s3a.connection.ssl.enabled"] == "false"
+
+
+@pytest.mark.parametrize(
+    ("variables", "region"),
+    [
+        ({}, "us-east-1"),
+        ({"AWS_DEFAULT_REGION": "eu-central-1"}, "eu-central-1"),
+        ({"AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "eu-central-1"}, "eu-west-1"),
+        ({"AWS_REGION": "", "AWS_DEFAULT_REGION": "eu-central-1"}, "eu-central-1"),
+    ],
+)
+def test_the_journal_and_spark_sign_for_one_region(
+    variables: dict[str, str], region: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    with answering(404, "NoSuchBucket", seen) as address:
+        for name, value in {"AWS_ENDPOINT_URL": address, **variables}.items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(StoreRefuses):
+            STORE.names()
+    assert f"/{region}/s3/" in seen[0]
+    assert spark_settings(STORE)["spark.hadoop.fs.s3a.endpoint.region"] == region
