@@ -42,8 +42,8 @@ from pipeline.config import PipelineConfig
 _log = logging.getLogger(__name__)
 # py4j's whole text if no answer came.
 _UNANSWERED = re.compile(r"An error occurred while calling \S+")
-# A task's own error in the text that Spark passes on.
-_TASK_ERROR = re.compile(r"^oncebench\.delivery\.errors\.(\w+): (.+)$", re.MULTILINE)
+# A task's own error in the text that Spark passes on. The text of a worker that did not start is indented.
+_TASK_ERROR = re.compile(r"^ *oncebench\.delivery\.errors\.(\w+): (.+)$", re.MULTILINE)
 
 
 def explain(failure: BaseException, journal: Journal) -> PipelineError:

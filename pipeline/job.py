@@ -15,8 +15,8 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from subprocess import TimeoutExpired
 
@@ -27,7 +27,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from oncebench.delivery.batch import Batch, deliverable, warm_up
-from oncebench.delivery.contract import Sink
+from oncebench.delivery.contract import Sink, SinkKind
 from oncebench.delivery.deterministic_plan import refuse_without_shuffle
 from oncebench.delivery.errors import QueryDied, RefusedStart, StoppedGently
 from oncebench.delivery.failpoints import Failpoints
@@ -49,9 +49,9 @@ from pipeline.progress import Listener, Monitoring, Progress
 from pipeline.rows import KEY, check_query, rows_for
 from pipeline.sink import open_sink, target_of
 from pipeline.spark.cluster.executors import why_lost
+from pipeline.spark.cluster.machines import needed_files
 from pipeline.spark.cluster.masters import is_local
-from pipeline.spark.cluster.settings import executor_environment
-from pipeline.spark.cluster.shared_folder import refuse_other_folder
+from pipeline.spark.cluster.settings import environment_of, for_executors
 from pipeline.spark.session import refuse_fixed_settings, refuse_task_retries, session, stop
 from pipeline.spark.signals import Stopping
 from pipeline.starting.checks import StartChecks
@@ -104,7 +104,7 @@ class Job:
             self._refuse_unfit_topics(FIRST_LOOK_S, {"log_level": 0})
         with kafka_must_answer(config.bootstrap_servers, config.sink_id):
             sink = open_sink(target.kind, config, driver)
-        with closing(sink):
+        with closing(sink), ExitStack() as opened:
             journal = open_journal(config.checkpoint, identity_of(target, config.partitions), driver)
             checks = self._checks = StartChecks(config, target, journal)
             with kafka_must_answer(config.bootstrap_servers, config.sink_id):
@@ -112,8 +112,8 @@ class Job:
                 start_sink(sink, target, journal, checks.output, config.trigger_ms / 1000)
                 monitoring = Monitoring(config.kafka_client, config.monitoring_group, config.input_topic)
             try:
-                variables = {} if is_local(config.master) else executor_environment(target.kind, os.environ)
-                spark = session(config, {**target.kind.spark, **variables})
+                variables = opened.enter_context(self._executors_variables(target.kind, journal))
+                spark = session(config, {**target.kind.spark, **for_executors(variables)})
             except (RefusedStart, QueryDied):
                 if self.stopping.is_set():  # a service manager's SIGTERM also ends a JVM that is starting
                     return
@@ -162,10 +162,18 @@ class Job:
         if position is not None:  # a kill may have come between the commit log and its progress line
             self._progress.write_recovered_batch(*position)
 
+    @contextmanager
+    def _executors_variables(self, kind: SinkKind, journal: Journal) -> Iterator[Mapping[str, str]]:
+        """Yields the variables of executors on other machines; on this machine they have the driver's own."""
+        config = self.config
+        if is_local(config.master):
+            yield {}
+            return
+        variables = environment_of(kind, os.environ)
+        with needed_files(config.checkpoint, journal.generation, config.kafka_client, variables) as needed:
+            yield {**variables, **needed}
+
     def _warm_up(self, spark: SparkSession, sink: Sink) -> None:
-        checkpoint = self.config.checkpoint
-        if not is_local(self.config.master) and isinstance(checkpoint, Path):
-            refuse_other_folder(spark, checkpoint, self.config.partitions)
         tasks = spark.range(0, self.config.partitions, 1, self.config.partitions)
         warm_up(tasks, sink.warm_up_writer(), self._failpoints, self._quarantine)
 

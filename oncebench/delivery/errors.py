@@ -107,7 +107,7 @@ class NoStore(PipelineError):
 
 
 class StoreRefuses(NoStore):
-    """The object store refuses the login, or has no such bucket; it will refuse again after a restart."""
+    """The object store refuses a request: login, region or bucket are wrong. It refuses again after a restart."""
 
     restart_helps = False
 

@@ -11,12 +11,11 @@ replaced entry stays. The next start then reads from a wrong position.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.stores.choose import Place
-from oncebench.delivery.stores.objects import ENDPOINT, ObjectStore
+from oncebench.delivery.stores.objects import ObjectStore, address
 
 MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 ABORTABLE = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
@@ -29,7 +28,7 @@ def spark_settings(place: Place) -> Mapping[str, str]:
     """
     if not isinstance(place, ObjectStore):
         return {}
-    endpoint = os.environ.get(ENDPOINT, "")
+    endpoint, region = address()
     own_server = {
         "spark.hadoop.fs.s3a.endpoint": endpoint,
         "spark.hadoop.fs.s3a.path.style.access": "true",
@@ -37,7 +36,7 @@ def spark_settings(place: Place) -> Mapping[str, str]:
     }
     return {
         MANAGER: ABORTABLE,
-        "spark.hadoop.fs.s3a.endpoint.region": os.environ.get("AWS_REGION", "us-east-1"),
+        "spark.hadoop.fs.s3a.endpoint.region": region,
         **(own_server if endpoint else {}),
     }
 

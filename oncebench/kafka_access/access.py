@@ -6,6 +6,7 @@ and a child process reads the file itself.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,14 +20,22 @@ from oncebench.kafka_access.security import LOCATIONS, is_security, to_librdkafk
 
 GIVEN = "the Kafka settings"
 SERVERS = "bootstrap.servers"
-# Further settings that are taken from a file: about the connection only, with one meaning in all clients.
-_CONNECTION = frozenset(
-    {
-        "client.id", "client.rack", "client.dns.lookup", "connections.max.idle.ms", "metadata.max.age.ms",
-        "reconnect.backoff.ms", "reconnect.backoff.max.ms", "retry.backoff.ms", "retry.backoff.max.ms",
-        "socket.connection.setup.timeout.ms",
-    }
-)  # fmt: skip
+# Further settings that are taken from a file: about the connection only, with one meaning in all clients. Each has the
+# numbers that librdkafka 2.16 accepts (CONFIGURATION.md); None: it is a text. Java accepts more, such as -1 for never.
+_CONNECTION: Mapping[str, range | None] = {
+    "client.id": None,
+    "client.rack": None,
+    "client.dns.lookup": None,
+    "connections.max.idle.ms": range(2**31),
+    "metadata.max.age.ms": range(1, 86_400_000 + 1),
+    "reconnect.backoff.ms": range(3_600_000 + 1),
+    "reconnect.backoff.max.ms": range(3_600_000 + 1),
+    "retry.backoff.ms": range(1, 300_000 + 1),
+    "retry.backoff.max.ms": range(1, 300_000 + 1),
+    "socket.connection.setup.timeout.ms": range(1000, 2**31),
+}
+_ONLY_JAVAS = ("client.dns.lookup", "default")
+_NUMBER = re.compile(r"[+-]?\d+")
 
 
 class _Resolved(NamedTuple):
@@ -91,10 +100,10 @@ class KafkaAccess:
                 refuse_fixed(name, value, where, explicit)
         security = {name: value for name, value in {**file, **self.settings}.items() if is_security(name)}
         folder, where = (Path(self.conf).parent, self.conf) if self.conf else (Path(), GIVEN)
-        others = {name: value for name, value in file.items() if name in _CONNECTION}
+        others = {name: value for name, value in file.items() if _is_connection(name, value)}
         others |= {name: value for name, value in self.settings.items() if not is_security(name)}
         client = {SERVERS: servers, **others, **to_librdkafka(security, folder, where)}
-        return _Resolved(Redacted(client), tuple(sorted(filter(_is_unused, file))))
+        return _Resolved(Redacted(client), tuple(sorted(name for name in file if _is_unused(name, file[name]))))
 
     def at(self, bootstrap_servers: str) -> KafkaAccess:
         """Returns the same settings for other addresses."""
@@ -123,6 +132,14 @@ def _absolute(name: str, value: str) -> str:
     return str(Path(value).absolute()) if name in LOCATIONS and value else value
 
 
-def _is_unused(name: str) -> bool:
+def _is_unused(name: str, value: str) -> bool:
     provider = name == "config.providers" or name.startswith("config.providers.")
-    return not (provider or name in _CONNECTION or is_security(name))
+    return not (provider or _is_connection(name, value) or is_security(name))
+
+
+def _is_connection(name: str, value: str) -> bool:
+    """Whether a setting in a file is about the connection, and no client of ours refuses what Java accepts."""
+    if name not in _CONNECTION or (name, value) == _ONLY_JAVAS:
+        return False
+    accepted = _CONNECTION[name]
+    return accepted is None or not _NUMBER.fullmatch(value) or int(value) in accepted  # Java too refuses another text

@@ -1,8 +1,8 @@
 """Finds out why a connection to a secured Kafka fails, in less than ten seconds.
 
 librdkafka gives the same text for a wrong authority, a wrong host name and an expired certificate. Python's TLS
-distinguishes them, so it tries each address first. The login is then tried by librdkafka, whose error callback has the
-broker's answer; the exception of the call itself is a time-out only.
+distinguishes them, so it tries all addresses at once first. The login is then tried by librdkafka at the first address
+that answers. Its error callback has the broker's answer; the exception of the call itself is a time-out only.
 
 Promise: no message contains a secret.
 """
@@ -12,7 +12,9 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from queue import Queue
+from threading import Thread
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
@@ -23,7 +25,8 @@ from oncebench.kafka_access.forms import tls_context
 LIMIT_S = 8.0
 _DEFAULT_PORT = 9092
 _CONNECT_S = 3.0  # for one address, and for its TLS handshake
-_LEAST_S = 0.2  # for an address whose turn comes at the limit
+_LEAST_S = 0.2  # for the addresses if the limit is over
+_LOGIN_S = 4.0  # the login has at least this, whatever the addresses took: a distant cluster takes a second or two
 _TRY_S = 0.5  # of one request, before the error callback is looked at
 _REACT_S = 0.1  # of a broker, besides the time on the network
 # Errors that no later try mends.
@@ -103,11 +106,15 @@ def why_refused(client: Mapping[str, Any], limit_s: float = LIMIT_S) -> Refusal 
     """
     until = time.monotonic() + limit_s
     try:
-        addresses(str(client["bootstrap.servers"]))
+        places = addresses(str(client["bootstrap.servers"]))
     except ValueError as error:
         return Refusal(f"{str(error)!r} is not an address of the form host:port. Correct it", lasting=True)
-    if str(client["security.protocol"]).upper().endswith("SSL") and (refusal := _why_nowhere(client, until)):
-        return refusal
+    if str(client["security.protocol"]).upper().endswith("SSL"):
+        found = _first_with_tls(client, places, max(_LEAST_S, min(_CONNECT_S, limit_s)))
+        if isinstance(found, Refusal):
+            return found
+        client = {**client, "bootstrap.servers": found}
+        until = max(until, time.monotonic() + _LOGIN_S)
     errors: list[KafkaError] = []
     try:
         admin = AdminClient({**client, "log_level": 0, "error_cb": errors.append})
@@ -128,15 +135,32 @@ def why_refused(client: Mapping[str, Any], limit_s: float = LIMIT_S) -> Refusal 
     return Refusal(_why_no_login(client, (refused or telling[-1:] or [last])[0]), lasting=bool(refused))
 
 
-def _why_nowhere(client: Mapping[str, Any], until: float) -> Refusal | None:
-    """Returns why TLS fails at every address, for a lasting reason if there is one; None: it works at one."""
-    found = []
-    for host, port in addresses(str(client["bootstrap.servers"])):
-        refusal = why_no_tls(client, host, port, max(_LEAST_S, min(_CONNECT_S, until - time.monotonic())))
-        if refusal is None:
-            return None
-        found.append(refusal)
-    return next((refusal for refusal in found if refusal.lasting), found[0])
+def _first_with_tls(client: Mapping[str, Any], places: Sequence[tuple[str, int]], limit_s: float) -> str | Refusal:
+    """Asks all addresses at once; returns the first one at which TLS works.
+
+    If there is none, returns why, for a lasting reason if an address has one.
+    """
+    answers: Queue[tuple[int, Refusal | Exception | None]] = Queue()
+
+    def ask(number: int, host: str, port: int) -> None:
+        try:
+            answers.put((number, why_no_tls(client, host, port, limit_s)))
+        except Exception as error:  # no error may leave the other thread waiting
+            answers.put((number, error))
+
+    for number, place in enumerate(places):
+        Thread(target=ask, args=(number, *place), daemon=True).start()
+    refusals: dict[int, Refusal] = {}
+    while len(refusals) < len(places):
+        number, answer = answers.get()
+        if answer is None:
+            host, port = places[number]
+            return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        if isinstance(answer, Exception):
+            raise answer
+        refusals[number] = answer
+    in_order = [refusals[number] for number in sorted(refusals)]
+    return next((refusal for refusal in in_order if refusal.lasting), in_order[0])
 
 
 def _why_no_login(client: Mapping[str, Any], error: KafkaError | None) -> str:

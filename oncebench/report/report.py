@@ -220,9 +220,8 @@ def _batch_section(run: _Run) -> dict[str, Any]:
     """Batches, checkpoint, and the steps of the protocol."""
     written = run.facts.get("checkpoint_written")
     lines = run.record.progress.items
-    progress = Progress(
-        lines, run.measured_from_us if run.cell.rate == "max" else run.warm_us, cores_of(run.cell.master)
-    )
+    from_us = run.measured_from_us if run.cell.rate == "max" else run.warm_us
+    progress = Progress(lines, from_us, cores_of(run.cell.master, run.cell.workers))
     parts = split(progress)
     limit = bottleneck_of_run(run.record, run.cell, run.uses, run.facts, parts)
     return {

@@ -37,6 +37,7 @@ from pipeline.spark.cluster.masters import is_local
 from pipeline.spark.cluster.settings import ADDED_TO, PYTHON, cluster_settings
 from pipeline.spark.jvm_names import keep_names
 from pipeline.spark.local_cluster import is_local_cluster, make_home
+from pipeline.spark.private_settings import start_jvm
 from pipeline.spark.signals import jvm_ignores_signals
 
 _PACKAGE = "org.apache.spark.sql.execution.streaming"
@@ -169,6 +170,7 @@ def session(config: PipelineConfig, of_sink: Mapping[str, str] | None = None) ->
     at_interrupt = signal.getsignal(signal.SIGINT)
     try:
         with jvm_ignores_signals():
+            start_jvm({"spark.master": config.master, **given})
             spark = builder.getOrCreate()
     except (PySparkRuntimeError, OSError) as error:  # the JVM ended before it answered, or could not be run
         memory = given["spark.driver.memory"]

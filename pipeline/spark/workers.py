@@ -1,8 +1,10 @@
-"""PySpark's worker daemon, which imports the workers' modules before it forks.
+"""PySpark's worker daemon, which checks its machine, and imports the workers' modules before it forks.
 
-Promise: this changes only the time. A worker starts at once. Otherwise each worker would import pandas, Arrow and the
-Kafka client, which takes a second of processor time. A restart after a fault would need four such seconds. The calls of
-the stateful operator wait less (`pipeline.spark.stateful_worker`).
+On a cluster, the check refuses a machine that lacks files of the job (`pipeline.spark.cluster.machines`).
+
+Promise: the imports change only the time. A worker starts at once. Otherwise each worker would import pandas, Arrow and
+the Kafka client, which takes a second of processor time. A restart after a fault would need four such seconds. The
+calls of the stateful operator wait less (`pipeline.spark.stateful_worker`).
 The setting is `spark.python.daemon.module`; the daemon itself is PySpark's.
 """
 
@@ -15,6 +17,7 @@ from typing import Any
 
 from pyspark import daemon
 
+from pipeline.spark.cluster.machines import refuse_machine
 from pipeline.spark.stateful_worker import install
 
 # The modules of the operator's and the writers' workers. None of them starts a thread at import.
@@ -47,6 +50,7 @@ class _Signals:
 
 
 if __name__ == "__main__":
+    refuse_machine()  # Spark passes on this error as that of the task
     for _name in _IMPORTED:
         if find_spec(_name) is not None:  # a user's own job may lack a sink
             importlib.import_module(_name)

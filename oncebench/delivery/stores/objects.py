@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -26,6 +25,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from oncebench.delivery.errors import NoStore, RefusedStart, StoreRefuses
+from oncebench.delivery.stores.refusals import NO_BUCKET, advice, short
 
 _Result = TypeVar("_Result")
 # A store that restarts or elects a leader answers within seconds. A batch waits meanwhile, and its transactions stay
@@ -37,19 +37,19 @@ REQUEST_S = 10.0
 _CLIENT_TRIES = 1
 # Between two of our tries.
 _PAUSE_S = 0.2
-# The address of a store that is not Amazon's; other clients use the same variable.
+# The address of a store that is not Amazon's, and the region. The first variable that is set counts; AWS_ENDPOINT is
+# obstore's own name, and the others are those of Amazon's clients.
 ENDPOINT = "AWS_ENDPOINT_URL"
-# A list reports these two as any other failure.
-_NO_BUCKET = "NoSuchBucket"
-_FORBIDDEN = re.compile(r"status code: 40[13]\b")
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", ENDPOINT, "AWS_ENDPOINT")
+_REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
+_NO_REGION = "us-east-1"  # obstore's default
 
 
 @dataclass(frozen=True)
 class ObjectStore:
     """The objects of a bucket below a prefix.
 
-    Address and login are in the environment: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, and for a
-    store that is not Amazon's `AWS_ENDPOINT_URL`.
+    Address and login are in the environment: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, and those of `address`.
 
     Attributes:
         bucket: its name.
@@ -84,7 +84,7 @@ class ObjectStore:
 
         Raises:
             NoStore: no answer: the entry may exist or not.
-            StoreRefuses: the login or the bucket is wrong.
+            StoreRefuses: the login, the region or the bucket is wrong, or the store cannot do this.
         """
         return self._answered(lambda: self._tried(name, content), f"whether {name} was written is not known")
 
@@ -152,12 +152,6 @@ class ObjectStore:
         del setting
         return nullcontext()  # every error names the store already
 
-    def _login(self, error: Exception) -> StoreRefuses:
-        return StoreRefuses(
-            f"{self}: the store refuses this login ({_short(error)}). Check AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY, and the right to read, write, list and delete there; then start again."
-        )
-
     def _no_bucket(self) -> StoreRefuses:
         return StoreRefuses(
             f"{self}: the store has no bucket {self.bucket!r}. Make the bucket, or name another one; and check "
@@ -183,18 +177,19 @@ class ObjectStore:
             try:
                 return request()
             except FileNotFoundError as missing:  # obstore's NotFoundError is one
-                if _NO_BUCKET in str(missing):
+                if NO_BUCKET in str(missing):
                     raise self._no_bucket() from missing
                 raise
             except (errors.BaseError, _Again) as error:
-                refused = isinstance(error, errors.PermissionDeniedError | errors.UnauthenticatedError)
-                if refused or _FORBIDDEN.search(str(error)):
-                    raise self._login(error) from error
-                if _NO_BUCKET in str(error):
+                if NO_BUCKET in str(error):
                     raise self._no_bucket() from error
+                if (helps := advice(str(error))) is not None:
+                    raise StoreRefuses(
+                        f"{self}: the store refuses a request ({short(error)}). {helps}, then start again."
+                    ) from error
                 if time.monotonic() > end:
                     raise NoStore(
-                        f"{self}: the object store gave no answer for {LIMIT_S:.0f} s ({_short(error)}), so {what}. "
+                        f"{self}: the object store gave no answer for {LIMIT_S:.0f} s ({short(error)}), so {what}. "
                         "Check that it runs and AWS_ENDPOINT_URL, then start again."
                     ) from error
                 time.sleep(_PAUSE_S)
@@ -204,14 +199,25 @@ class _Again(Exception):
     """The request must be repeated."""
 
 
+def address() -> tuple[str, str]:
+    """Returns the address of the store and its region, from the environment; an empty address is Amazon's.
+
+    All clients of a job must use both: each client looks at other variables itself.
+    """
+    endpoint, region = (next(filter(None, map(os.environ.get, names)), "") for names in (_ENDPOINTS, _REGIONS))
+    return endpoint, region or _NO_REGION
+
+
 @cache
 def _client(bucket: str) -> Any:
     from obstore.store import S3Store  # noqa: PLC0415  (an extra)
 
-    endpoint = os.environ.get(ENDPOINT, "")
+    endpoint, region = address()
     limit = timedelta(seconds=REQUEST_S)
+    config: Any = {"region": region, **({"endpoint": endpoint} if endpoint else {})}
     return S3Store(
         bucket,
+        config=config,
         client_options={"timeout": limit, "connect_timeout": limit, "allow_http": endpoint.startswith("http://")},
         retry_config={"max_retries": _CLIENT_TRIES, "retry_timeout": limit},
     )
@@ -221,8 +227,3 @@ def _errors() -> Any:
     from obstore import exceptions  # noqa: PLC0415  (an extra)
 
     return exceptions
-
-
-def _short(error: BaseException) -> str:
-    """Returns the first line of an error, which has no secret: obstore prints addresses and answers only."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -64,8 +64,14 @@ class Progress:
         return waited_ms
 
 
-def cores_of(master: str) -> int | None:
-    """The number of tasks that a Spark master runs at a time; None if its name has no number."""
+def cores_of(master: str, workers: int = 0) -> int | None:
+    """The number of tasks that Spark runs at a time; None if the name of its master has no number.
+
+    Args:
+        workers: of the cluster that the run starts, with one core each; 0: it starts none.
+    """
+    if workers:
+        return workers
     if found := re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]", master):
         return int(found[1]) * int(found[2])
     found = re.fullmatch(r"local\[\s*(\d+)\s*(?:,.*)?\]", master)

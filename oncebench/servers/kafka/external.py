@@ -7,6 +7,8 @@ wrong, or it advertises an address that is unreachable (the most common cause wi
 
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -31,15 +33,17 @@ def external(access: KafkaAccess) -> Kafka:
         places = addresses(servers)
     except ValueError as error:
         raise UserError(f"{str(error)!r} is not an address of the form host:port", exit_code=ExitCode.USAGE) from None
-    failures = [_cannot_connect(host, port, deadline) for host, port in places]
+    with ThreadPoolExecutor(len(places)) as pool:  # an address that swallows packets must not delay the others
+        failures = list(pool.map(_cannot_connect, *zip(*places, strict=True), repeat(deadline)))
     if all(failures):
         raise MissingEnvironment(
             f"no Kafka can be reached at {servers} ({failures[0]}). Check that it runs and that this machine "
             "can reach that address"
         )
-    if is_secured(access.client) and (refusal := why_refused(access.client, deadline - time.monotonic())):
+    live = access.at(",".join(text for text, failure in zip(servers.split(","), failures, strict=True) if not failure))
+    if is_secured(live.client) and (refusal := why_refused(live.client, deadline - time.monotonic())):
         raise UserError(f"Kafka at {servers}: {refusal.why}")
-    for broker, failure in _brokers(access, deadline).items():
+    for broker, failure in _brokers(live, deadline).items():
         if failure is not None:
             raise UserError(
                 f"Kafka answers at {servers}, but directs clients to {broker}, unreachable from here "

@@ -119,7 +119,8 @@ def dsn() -> str:
     if not found:
         raise RefusedStart(
             f"the environment variable {VARIABLE} is not set. It must hold the DSN of the PostgreSQL server, such as "
-            f"{_EXAMPLE}. On a cluster set it also for the executors: spark.executorEnv.{VARIABLE}"
+            f"{_EXAMPLE}. On a cluster set it also for the executors: spark.executorEnv.{VARIABLE} in a "
+            "spark-defaults.conf that only you can read."
         )
     return found
 

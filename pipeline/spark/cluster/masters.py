@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 import socket
 from contextlib import closing, suppress
+from ipaddress import ip_address
 
 from oncebench.delivery.errors import RefusedStart
 
 # Spark's own masters (`local`, `local[N]`, `local-cluster[..]`) run all executors on this machine.
 _LOCAL = "local"
 _STANDALONE = "spark://"
+EVERYWHERE = "0.0.0.0"  # noqa: S104  a user who names another address for executors asks for it
 CONNECT_LIMIT_S = 5.0  # a master in the same network answers in milliseconds
 _HOST = re.compile(r"\[(?P<v6>[^\]]+)\]:(?P<v6_port>\d+)|(?P<host>[^:/,\[\]]+):(?P<port>\d+)")
 
@@ -55,6 +57,21 @@ def driver_address(master: str) -> str | None:
         except OSError:  # another master may be known
             continue
     return None
+
+
+def bind_address(host: str) -> str:
+    """Returns where a driver listens that executors reach as `host`: there, or at every address of this machine.
+
+    Only an address of this machine can be listened at. Another address is translated on the way, as that of a
+    container, and a name may have another address here than on the executors' machines.
+    """
+    text = host.strip("[]")
+    with suppress(ValueError, OSError):
+        family = socket.AF_INET6 if ip_address(text).version == 6 else socket.AF_INET
+        with closing(socket.socket(family, socket.SOCK_STREAM)) as probe:
+            probe.bind((text, 0))
+            return host
+    return EVERYWHERE
 
 
 def answers(master: str) -> bool:

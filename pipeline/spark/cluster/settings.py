@@ -10,10 +10,12 @@ from oncebench.delivery.contract import SinkKind
 from oncebench.kafka_access.forms import jvm_options
 from pipeline.config import PipelineConfig
 from pipeline.spark.cluster.archive import NAME
-from pipeline.spark.cluster.masters import driver_address, is_standalone
+from pipeline.spark.cluster.masters import bind_address, driver_address, is_standalone
 
 _VARIABLE = "spark.executorEnv."
 _JARS, _PATH = "spark.jars", f"{_VARIABLE}PYTHONPATH"
+# Where executors connect, and where the driver listens.
+HOST, BIND = "spark.driver.host", "spark.driver.bindAddress"
 # A job's own values are added to these; all other settings of a job replace ours.
 ADDED_TO = (_JARS, _PATH)
 # Set by the user where executors have their Python elsewhere. Spark's own launcher reads it, which does not start us.
@@ -24,7 +26,7 @@ def cluster_settings(config: PipelineConfig) -> dict[str, str]:
     """Returns the settings by which a cluster's executors can run the tasks of this pipeline.
 
     The driver's file server has the jars. The archive of the code is in the folder where an executor's Python starts.
-    A job's own jars and PYTHONPATH are added to these.
+    A job's own jars and PYTHONPATH are added to these. The driver listens where the job lets executors connect.
     """
     own: Mapping[str, str] = config.spark
     found = {
@@ -33,12 +35,17 @@ def cluster_settings(config: PipelineConfig) -> dict[str, str]:
     }
     if options := jvm_options(config.kafka_client):
         found["spark.executor.extraJavaOptions"] = shlex.join(options)
+    if HOST in own:
+        return {**found, BIND: bind_address(own[HOST])}
     address = driver_address(config.master) if is_standalone(config.master) else None
-    if address is not None:
-        found |= {"spark.driver.host": address, "spark.driver.bindAddress": address}
-    return found
+    return found if address is None else {**found, HOST: address, BIND: address}
 
 
-def executor_environment(kind: SinkKind, environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns the settings that give executors the variables which a sink's tasks read."""
-    return {f"{_VARIABLE}{name}": environment[name] for name in kind.environment if name in environment}
+def environment_of(kind: SinkKind, environment: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variables of this process that a sink's tasks read."""
+    return {name: environment[name] for name in kind.environment if name in environment}
+
+
+def for_executors(variables: Mapping[str, str]) -> dict[str, str]:
+    """Returns the settings that give executors these variables."""
+    return {f"{_VARIABLE}{name}": value for name, value in variables.items()}

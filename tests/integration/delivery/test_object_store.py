@@ -107,5 +107,5 @@ def test_a_wrong_login_or_bucket_is_named(place: Place, reach: object, server: S
             ask()
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")  # type: ignore[attr-defined]
     objects._client.cache_clear()
-    with pytest.raises(StoreRefuses, match="refuses this login"):
+    with pytest.raises(StoreRefuses, match="refuses a request"):
         store_of(place).names()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from oncebench.delivery.errors import RefusedStart
 from oncebench.errors import UserError
 from oncebench.jobs.start import refuse_access
 from oncebench.kafka_access.access import KafkaAccess
+from oncebench.kafka_access.connection import why_refused
 from oncebench.servers.kafka.external import external
 from oncebench.sinks.kafka.coordinator import Coordinator
 from oncebench.sinks.kafka.reader import KafkaReader
@@ -180,6 +183,32 @@ def test_a_job_and_a_load_are_refused_by_the_same_cause(secured: Secured, case: 
         with pytest.raises(error, match=message):
             refuse()
         assert time.monotonic() - began < LIMIT_S
+
+
+@contextmanager
+def black_hole() -> Iterator[str]:
+    """An address that swallows connections, as a firewall does: the queue of its socket is full."""
+    with socket.socket() as server, ExitStack() as clients:
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        for _ in range(3):
+            client = clients.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(server.getsockname())
+        yield "{}:{}".format(*server.getsockname())
+
+
+@pytest.mark.parametrize("listener", [LOGIN, CLIENTS])
+def test_dead_addresses_leave_time_for_the_login(secured: Secured, listener: str) -> None:
+    conf = str(secured.file(secured.settings())) if listener == LOGIN else ""
+    with black_hole() as one, black_hole() as two, black_hole() as three:
+        access = KafkaAccess(f"{one},{two},{three},{secured.servers(listener)}", conf)
+        began = time.monotonic()
+        external(access)
+        if listener == LOGIN:
+            refuse_access(access.client)
+            assert why_refused(access.client) is None
+        assert time.monotonic() - began < 2 * LIMIT_S
 
 
 def test_a_broker_that_is_away_does_not_refuse_a_job(secured: Secured) -> None:

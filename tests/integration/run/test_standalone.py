@@ -22,6 +22,7 @@ from oncebench.processes import child as process
 from oncebench.record.json_lines import read_lines
 from oncebench.servers.spark_cluster import SparkCluster, start_spark_cluster
 from oncebench.sinks.postgres.connection import VARIABLE
+from pipeline.spark.cluster.machines import VARIABLE as NEEDED_FILES
 from tests import COMMAND
 from tests.waiting import wait_for
 
@@ -115,3 +116,18 @@ def test_executors_that_cannot_start_are_named_with_their_cause(cluster: SparkCl
     assert "the executors end before they can work. Executor 0 on 127.0.0.1 logged: " in said
     assert "/nowhere/agent.jar" in said.splitlines()[-1]
     assert "Is the machine busy" not in said
+
+
+@pytest.mark.timeout(1200)
+def test_an_executor_without_the_shared_folder_is_refused_with_its_machine(
+    cluster: SparkCluster, tmp_path: Path
+) -> None:
+    """All machines of the test are one, so the executors look for another folder than the driver's."""
+    other = json.dumps({"mark": "/nowhere/.shared-1"})
+    options = ("--sink", "kafka", "--rate", "500", "--duration", "1")
+    with run(tmp_path, cluster, *options, "--spark-conf", f"spark.executorEnv.{NEEDED_FILES}={other}") as suite:
+        assert suite.wait(STEP_S), "it goes on"
+        suite.kill_session()
+    said = (tmp_path / "log").read_text()
+    assert suite.returncode == 1
+    assert "do not share the folder /nowhere with this driver (No such file or directory)" in said.splitlines()[-1]

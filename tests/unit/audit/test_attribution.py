@@ -147,6 +147,7 @@ def test_state_commits_without_a_core_each_wait_in_turn(cores: int | None, waite
 )  # fmt: skip
 def test_the_master_name_gives_the_number_of_parallel_tasks(master: str, cores: int | None) -> None:
     assert cores_of(master) == cores
+    assert cores_of(master, workers=3) == 3, "the run starts a cluster, and the name of the master has no effect"
 
 
 def test_rows_of_batches_without_a_fault_are_uncharged() -> None:

@@ -269,10 +269,10 @@ def test_a_store_that_never_answers_is_named(server: Server, store: ObjectStore,
 
 def test_a_refused_login_does_not_wait(server: Server, store: ObjectStore) -> None:
     def refused(_put: Callable[[], Any]) -> None:
-        raise exceptions.PermissionDeniedError("SignatureDoesNotMatch")
+        raise exceptions.PermissionDeniedError("status code: 403 Forbidden: \n<Code>SignatureDoesNotMatch</Code>")
 
     server.faults = [refused]
-    with pytest.raises(StoreRefuses, match=r"refuses this login .*AWS_SECRET_ACCESS_KEY"):
+    with pytest.raises(StoreRefuses, match=r"refuses a request .*AWS_SECRET_ACCESS_KEY"):
         store.put_exclusively("a", b"")
     assert not StoreRefuses.restart_helps
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +23,7 @@ class Cluster:
     def __init__(self, tls: Mapping[int, Refusal | None], answers: bool = True) -> None:
         self.tls, self.answers = tls, answers
         self.looked: list[tuple[int, float]] = []
+        self.logins: list[Mapping[str, Any]] = []
         self.requests = 0
 
     def why_no_tls(self, _client: Any, _host: str, port: int, limit_s: float) -> Refusal | None:
@@ -36,7 +38,7 @@ class Cluster:
     def refusal(self, monkeypatch: pytest.MonkeyPatch, limit_s: float = 8.0) -> Refusal | None:
         monkeypatch.setattr(connection, "why_no_tls", self.why_no_tls)
         admin = SimpleNamespace(list_topics=self.list_topics, poll=lambda _timeout: None)
-        monkeypatch.setattr(connection, "AdminClient", lambda _settings: admin)
+        monkeypatch.setattr(connection, "AdminClient", lambda settings: self.logins.append(settings) or admin)
         servers = ",".join(f"b:{port}" for port in self.tls)
         return why_refused({**TLS, "bootstrap.servers": servers}, limit_s)
 
@@ -44,7 +46,25 @@ class Cluster:
 def test_a_broker_that_is_away_is_no_reason_if_another_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster({1: AWAY, 2: None, 3: AWAY})
     assert cluster.refusal(monkeypatch) is None
-    assert [port for port, _ in cluster.looked] == [1, 2]
+    assert [login["bootstrap.servers"] for login in cluster.logins] == ["b:2"]
+
+
+def test_addresses_that_swallow_packets_use_up_no_time_of_the_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = Event()
+
+    class Half(Cluster):
+        def why_no_tls(self, client: Any, host: str, port: int, limit_s: float) -> Refusal | None:
+            found = super().why_no_tls(client, host, port, limit_s)
+            if found is not None:
+                assert answered.wait(60), "the address that answers is asked only after these"
+            return found
+
+        def list_topics(self, timeout: float) -> None:
+            answered.set()
+            super().list_topics(timeout)
+
+    assert Half({1: AWAY, 2: AWAY, 3: AWAY, 4: None}).refusal(monkeypatch) is None
+    assert answered.is_set()
 
 
 def test_a_lasting_cause_is_named_before_a_broker_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,6 +77,7 @@ def test_a_broker_is_asked_though_others_have_used_the_time(monkeypatch: pytest.
     assert cluster.refusal(monkeypatch, limit_s=-1.0) is None
     assert cluster.requests == 1
     assert max(limit for _, limit in cluster.looked) < 1
+    monkeypatch.setattr(connection, "_LOGIN_S", 0.0)
     silent = Cluster({1: None}, answers=False).refusal(monkeypatch, limit_s=-1.0)
     assert silent is not None
     assert (silent.lasting, "does not answer this client" in silent.why) == (False, True)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from oncebench.kafka_access import jaas
 from oncebench.kafka_access.access import KafkaAccess
@@ -154,6 +156,42 @@ def test_only_settings_of_the_connection_are_taken_from_a_file(tmp_path: Path) -
     assert found.client == {"bootstrap.servers": "b:1", "client.id": "me"}
     assert found.unused == ("acks", "linger.ms", "schema.registry.url")
     assert to_spark(found.client) == {"kafka.bootstrap.servers": "b:1", "kafka.client.id": "me"}
+
+
+ACCEPTED = [
+    ("connections.max.idle.ms", "0"), ("connections.max.idle.ms", "540000"), ("metadata.max.age.ms", "86400000"),
+    ("client.dns.lookup", "use_all_dns_ips"), ("client.dns.lookup", "resolve_canonical_bootstrap_servers_only"),
+    ("reconnect.backoff.ms", "0"), ("reconnect.backoff.max.ms", "3600000"), ("retry.backoff.ms", "300000"),
+    ("retry.backoff.max.ms", "1000"), ("socket.connection.setup.timeout.ms", "1000"), ("client.rack", ""),
+]  # fmt: skip
+OUTSIDE = [
+    ("connections.max.idle.ms", "-1"), ("client.dns.lookup", "default"), ("metadata.max.age.ms", "0"),
+    ("metadata.max.age.ms", "86400001"), ("reconnect.backoff.ms", "3600001"), ("reconnect.backoff.max.ms", "-1"),
+    ("retry.backoff.ms", "0"), ("retry.backoff.max.ms", "300001"), ("socket.connection.setup.timeout.ms", "500"),
+    ("socket.connection.setup.timeout.ms", "2147483648"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), ACCEPTED)
+def test_a_setting_that_all_clients_accept_has_an_effect(tmp_path: Path, name: str, value: str) -> None:
+    found = access(tmp_path, {name: value})
+    assert (found.client[name], found.unused) == (value, ())
+    AdminClient({**found.client, "log_level": 0})
+
+
+@pytest.mark.parametrize(("name", "value"), OUTSIDE)
+def test_a_setting_that_only_java_accepts_has_no_effect_in_a_file(tmp_path: Path, name: str, value: str) -> None:
+    found = access(tmp_path, {name: value})
+    assert (found.client, found.unused) == ({"bootstrap.servers": "b:1"}, (name,))
+    asked = KafkaAccess("b:1", settings={name: value})
+    assert asked.client[name] == value, "an option that has no effect would be ignored silently"
+    with pytest.raises(KafkaException, match=name):
+        AdminClient({**asked.client, "log_level": 0})
+
+
+@pytest.mark.parametrize("name", ["retry.backoff.ms", "client.dns.lookup"])
+def test_a_value_that_no_client_accepts_is_not_ignored(tmp_path: Path, name: str) -> None:
+    assert access(tmp_path, {name: "soon"}).client[name] == "soon"
 
 
 def test_the_probe_checks_what_the_clients_check(tmp_path: Path) -> None:

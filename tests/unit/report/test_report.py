@@ -150,3 +150,18 @@ def test_a_report_counts_the_sessions_that_primed_the_pipeline(tmp_path: Path) -
     later = report.make_report(replace(record, plan=replace(record.plan, started_us=10**18)), cell, {}, {"run": "r"})
     assert made["sessions"]["primed"] == 0
     assert later["sessions"]["primed"] == made["sessions"]["finished"] == 3
+
+
+@pytest.mark.parametrize(("spark", "waited_ms"), [({}, 80.0), ({"master": "local[1]"}, 160.0), ({"workers": 8}, 20.0)])
+def test_the_tasks_of_a_cluster_commit_their_state_at_once(
+    tmp_path: Path, spark: dict[str, Any], waited_ms: float
+) -> None:
+    cell = Cell("kafka", "exactly-once", "two-phase", **spark)
+    batch = {"kind": "batch", "batch": 0, "t_us": 10**18, "began_us": 10**18, "input_rows": 1, "start_offsets": {},
+             "end_offsets": {"0": 1}, "duration_ms": {"triggerExecution": 400, "addBatch": 300},
+             "state": [{"commitTimeMs": 160, "numShufflePartitions": 8}]}  # fmt: skip
+    record = replace(
+        make_record(make_world(2)), path=tmp_path, progress=Lines((batch,) * 8), cell={"cell": cell.as_json()}
+    )
+    made = report.make_report(record, cell, {}, {"run": "r"})
+    assert made["checkpoint"]["state_commit_ms"] == waited_ms

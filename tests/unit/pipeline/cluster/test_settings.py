@@ -7,9 +7,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from oncebench.sinks.registry import SINKS
 from pipeline.spark.cluster.archive import NAME, make_archive
-from pipeline.spark.cluster.settings import executor_environment
+from pipeline.spark.cluster.settings import environment_of, for_executors
 from pipeline.spark.session import settings
 from tests.unit.pipeline.test_second_try import CONFIG
 
@@ -32,6 +34,24 @@ def test_a_jobs_own_jars_and_path_are_added() -> None:
     assert found["spark.driver.host"] == "10.0.0.1"
 
 
+@pytest.mark.parametrize(
+    ("own", "listens"),
+    [
+        ({"spark.driver.host": "127.0.0.2"}, "127.0.0.2"),  # an address of this machine
+        ({"spark.driver.host": "[::1]"}, "[::1]"),
+        ({"spark.driver.host": "192.0.2.77"}, "0.0.0.0"),  # translated on the way, as of a container
+        ({"spark.driver.host": "driver.example"}, "0.0.0.0"),  # a name may have another address for executors
+        ({"spark.driver.host": "192.0.2.77", "spark.driver.bindAddress": "127.0.0.3"}, "127.0.0.3"),
+        ({"spark.driver.bindAddress": "0.0.0.0"}, "0.0.0.0"),
+    ],
+)
+@pytest.mark.parametrize("master", [MASTER, "yarn"])
+def test_the_driver_listens_where_executors_connect(own: dict[str, str], listens: str, master: str) -> None:
+    found = settings(replace(CONFIG, master=master, spark=own))
+    assert found["spark.driver.bindAddress"] == listens
+    assert found["spark.driver.host"] == own.get("spark.driver.host", "127.0.0.1")
+
+
 def test_a_local_pipeline_ships_nothing() -> None:
     found = settings(CONFIG)
     assert found["spark.jars"] == "sink.jar"
@@ -51,11 +71,11 @@ def test_token_endpoints_reach_the_executors_java() -> None:
 
 def test_tasks_get_the_variables_that_their_sink_declares() -> None:
     here = {"ONCEBENCH_POSTGRES": "dsn", "PGPASSWORD": "secret", "HOME": "/home/me"}
-    assert executor_environment(SINKS["postgres"], here) == {
+    assert for_executors(environment_of(SINKS["postgres"], here)) == {
         "spark.executorEnv.ONCEBENCH_POSTGRES": "dsn",
         "spark.executorEnv.PGPASSWORD": "secret",
     }
-    assert executor_environment(SINKS["kafka"], here) == {}
+    assert environment_of(SINKS["kafka"], here) == {}
 
 
 def test_a_python_without_this_project_imports_the_archive(tmp_path: Path) -> None:
