@@ -54,7 +54,7 @@ from oncebench.report.measures.checkpoint import (
     sink_costs,
     split,
 )
-from oncebench.report.measures.price import needed, per_million, price, watching_share
+from oncebench.report.measures.price import needed, per_million, pipeline_cpu_s, price, watching_share
 from oncebench.report.measures.recovery import Observed, of_run, recoveries
 from oncebench.report.measures.throughput import throughput
 from oncebench.report.measures.timeline import events_after, steadiness, timeline
@@ -239,10 +239,12 @@ def _batch_section(run: _Run) -> dict[str, Any]:
 
 def _price_section(run: _Run) -> dict[str, Any]:
     # Executors on other machines are not measured, and half a price would look cheap.
-    paid = price(run.uses, run.events, _servers(run)) if run.cell.on_this_machine else None
+    uses = run.uses if run.cell.on_this_machine else {}
+    paid = price(uses, run.events, _servers(run))
     return {
         "resources": {name: use.as_json() for name, use in sorted(run.uses.items())},
         "cpu_s_per_million_events": None if paid is None else paid["cpu_s"],
+        "pipeline_cpu_s_per_million_events": pipeline_cpu_s(uses, run.events, _servers(run)),
         "price": paid,
         "watching_share": watching_share(run.uses, _servers(run)),
     }

@@ -169,6 +169,7 @@ class Report(TypedDict):
     sink_ms: dict[str, _Figure]
     resources: NotRequired[dict[str, _Use]]
     cpu_s_per_million_events: _Figure
+    pipeline_cpu_s_per_million_events: NotRequired[_Figure]  # older reports have none
     price: NotRequired[_Price | None]
     watching_share: NotRequired[_Figure]
     timeline: NotRequired[dict[str, Any]]
