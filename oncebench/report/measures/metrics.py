@@ -229,7 +229,9 @@ def why_no_speed(report: Report) -> Iterator[str]:
 def generator_late(report: Report) -> str | None:
     """Says which generator did not keep the rate of the report; None if each kept it."""
     found = latest(report.get("generator", {}))
-    if found is None or found[1] <= LATE_MS or flat_out(report):
+    if found is None or found.p99_ms <= LATE_MS or flat_out(report):
         return None
-    name, late = found
-    return f"{name} was {late:,.0f} ms late for one event in a hundred (the machine was busy: run it again)"
+    why = "the machine was busy: run it again"
+    if found.waited:
+        why = "Kafka's acknowledgements were too slow: lower the rate"
+    return f"{found.name} was {found.p99_ms:,.0f} ms late for one event in a hundred ({why})"
