@@ -190,7 +190,7 @@ class _Load:
         self._encode = _encoder(config)
         self._partitions = partition_count(producer, config) if config.skew else 0
         self._order = Order(self._due_us, ledger.acked_us, workload.most_ahead_us)
-        self._sent = 0
+        self._sent = self._full_us = 0
         self._answers = _Answers(ledger, clock)
         self._repair = Repair(producer, config.bootstrap_servers)
         self._on_delivery = self._answers.callback()
@@ -226,7 +226,7 @@ class _Load:
                     done += self._hand_over(first + done, keys[done:end], values[done:end], places[done:end])
                     poll(0)
                 elif due:
-                    poll(TICK_S)  # the queue is full; an answer makes room
+                    self._wait_for_room()
                 else:
                     until_us = min(due_us[done], self._next_status_us)
                     poll(max(TICK_S, (until_us - clock()) / 1e6))
@@ -262,6 +262,7 @@ class _Load:
             sent_share=sent / len(ledger),
             finished_us=self._clock(),
             error=self._error,
+            queue_full_s=self._full_us / 1e6,
         )
 
     @property
@@ -272,6 +273,12 @@ class _Load:
         """Takes Kafka's answers; waits up to `timeout_s` for the first one."""
         self._producer.poll(timeout_s)
         self._answers.enter()
+
+    def _wait_for_room(self) -> None:
+        """Events are due and the queue is full: an answer makes room."""
+        began_us = self._clock()
+        self._poll(TICK_S)
+        self._full_us += self._clock() - began_us
 
     def _places(self, session: npt.NDArray[np.uint32]) -> list[int]:
         """Returns the partition of each event; BY_KEY if its key decides."""
@@ -302,7 +309,7 @@ class _Load:
             if isinstance(error, KafkaException):
                 self._error = f"Kafka's client refused an event: {reason(error)}"
             else:
-                self._poll(TICK_S)
+                self._wait_for_room()
         self._sent += taken
         return taken
 

@@ -52,6 +52,7 @@ class Summary:
         sent_share: sent / planned, for the whole plan even if the load was stopped early.
         finished_us: end of the load, epoch µs.
         error: why the load ended before its plan, or None; a stop on request is no error.
+        queue_full_s: how long events were due while the client's queue was full, because Kafka had not answered.
     """
 
     planned: int
@@ -65,6 +66,7 @@ class Summary:
     sent_share: float
     finished_us: int
     error: str | None = None
+    queue_full_s: float = 0.0
 
 
 def lateness(scheduled_us: npt.NDArray[np.int64], sent_us: npt.NDArray[np.int64]) -> Lateness:

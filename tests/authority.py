@@ -19,12 +19,15 @@ class Authority:
         self._key = folder / f"{name}.key"
         _openssl("req", "-x509", *_new_key(self._key), "-out", self.certificate, "-subj", f"/CN={name}", "-days", "2")
 
-    def signed(self, name: str, names: str = HERE, days: int = 2, password: str = "") -> Path:
-        """A file with a new private key, encrypted if there is a password, and its certificate."""
+    def signed(self, name: str, names: str = HERE, days: int = 2, password: str = "", more: str = "") -> Path:
+        """A file with a new private key, encrypted if there is a password, and its certificate.
+
+        `more` are further lines of OpenSSL's extensions.
+        """
         key, request, extension = (self._folder / f"{name}.{ending}" for ending in ("key", "csr", "ext"))
         certificate, store = self._folder / f"{name}.crt", self._folder / f"{name}.pem"
         _openssl("req", *_new_key(key), "-out", request, "-subj", f"/CN={name}")
-        extension.write_text(f"subjectAltName={names}\n")
+        extension.write_text(f"subjectAltName={names}\n{more}")
         _openssl("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial",
                  "-days", str(days), "-extfile", extension, "-out", certificate)  # fmt: skip
         text = key.read_text()

@@ -109,6 +109,8 @@ def plan(
     fewest cores that keep the p99, with at most 75 % of their time in use. A plan for more cores than measured assumes
     that tasks share nothing but the cores.
 
+    With your own Kafka or PostgreSQL, the cores are for the pipeline alone.
+
     The second table is the error of the plan: each measured setting, predicted from the others.
 
     \b
@@ -125,7 +127,7 @@ def plan(
         sources = (_measure(cells, workspace),)
     else:
         _refuse_options_of_runs(workspace.kafka)
-    measured = _points(sources, sink, guarantee, support.variant)
+    measured = _points(sources, sink, guarantee, support.variant, measure)
     costs = fit(measured)
     chosen = choose(costs, rate, p99_ms)
     two_phase = is_two_phase(Cell(sink, guarantee, support.variant))
@@ -157,7 +159,7 @@ def _measure(cells: Sequence[Cell], workspace: Workspace) -> Path:
     return results.runs
 
 
-def _points(sources: Sequence[Path], sink: str, guarantee: str, variant: str) -> list[Point]:
+def _points(sources: Sequence[Path], sink: str, guarantee: str, variant: str, measured: bool) -> list[Point]:
     """The measured points of these files; without files, of the newest one that has some."""
     if sources:
         reports = [report for source in sources for report in read_reports(existing_path(source))]
@@ -167,9 +169,11 @@ def _points(sources: Sequence[Path], sink: str, guarantee: str, variant: str) ->
         found = next(filter(None, (points(read_reports(file), sink, guarantee, variant) for file in newest)), [])
     if not found:
         where = " or ".join(map(str, sources)) or f"{LOCAL / 'runs'}/plan-*.jsonl"
+        todo = "`oncebench table` with this file has their verdicts" if measured else (
+            "Add --measure, which runs the cells that a plan needs"
+        )  # fmt: skip
         raise UserError(
-            f"there is no healthy run of {sink} {guarantee} {variant} in {where}. Add --measure, which runs the cells "
-            "that a plan needs",
-            exit_code=ExitCode.USAGE,
+            f"there is no healthy run of {sink} {guarantee} {variant} that kept up in {where}. {todo}",
+            exit_code=ExitCode.ERROR if measured else ExitCode.USAGE,
         )
     return found

@@ -50,6 +50,11 @@ class _Leader:
         found = self.cluster.other_than(self.number).leader(*self.place, timeout_s=_ANSWER_S)
         return None if found == self.number else found
 
+    def successor_by_the_others(self) -> int | None:
+        """As `successor`, while this broker answers too, with its own view."""
+        found = self.cluster.leader_without(self.number, *self.place, timeout_s=_ANSWER_S)
+        return None if found == self.number else found
+
 
 def kill_leader(context: FaultContext, _seconds: float, role: Role) -> Generator[None]:
     """Kills the broker with the role. Starts it again when the partition has another leader."""
@@ -78,19 +83,17 @@ def stop_leader(context: FaultContext, seconds: float, role: Role) -> Generator[
     if (leader := (yield from _find(context, role))) is None:
         return
     with disturbing(leader.cluster):
+        successor: int | None = None
         try:
             leader.broker.pause()
             _note(context, "leader-stopped", leader)
             context.resume_pipeline()
             with context.server_away():
-                yield from pausing(seconds)
+                successor = yield from _leader_within(seconds, leader.successor)
         finally:
-            try:
-                successor = leader.successor()
-            finally:
-                leader.broker.resume()
-            moved = {} if successor is None else {"moved_to": successor}
-            context.note("leader-continued", broker=leader.number, **moved)
+            leader.broker.resume()
+            context.note("leader-continued", broker=leader.number, **_moved(successor))
+        _idle_without(successor, context, seconds)
         yield from in_sync(context, leader.cluster)
 
 
@@ -108,10 +111,9 @@ def isolate_leader(context: FaultContext, seconds: float, role: Role) -> Generat
             _note(context, "leader-isolated", leader)
             context.resume_pipeline()
             with context.server_away():
-                yield from pausing(seconds)
-            successor = cluster.leader_without(leader.number, *leader.place, timeout_s=_ANSWER_S)
-        moved = {} if successor in (None, leader.number) else {"moved_to": successor}
-        context.note("leader-reconnected", broker=leader.number, **moved)
+                successor = yield from _leader_within(seconds, leader.successor_by_the_others)
+        context.note("leader-reconnected", broker=leader.number, **_moved(successor))
+        _idle_without(successor, context, seconds)
         if not (yield from waiting(now_and_then(lambda: cluster.agrees(_ANSWER_S)), LIMIT_S)):
             context.idle(f"the brokers did not agree within {LIMIT_S:g} s")
 
@@ -166,6 +168,23 @@ def _fail_over(context: FaultContext, leader: _Leader) -> Generator[None]:
     context.note("leader-moved", broker=successor)
     yield from back(context, leader.number, leader.broker)
     yield from in_sync(context, leader.cluster)
+
+
+def _leader_within(seconds: float, successor: Callable[[], int | None]) -> Generator[None, None, int | None]:
+    """Yields until the seconds have passed; returns the broker that led meanwhile, or None."""
+    end = time.monotonic() + seconds
+    found = yield from waiting(now_and_then(successor), seconds)
+    yield from pausing(end - time.monotonic())
+    return found
+
+
+def _moved(successor: int | None) -> dict[str, int]:
+    return {} if successor is None else {"moved_to": successor}
+
+
+def _idle_without(successor: int | None, context: FaultContext, seconds: float) -> None:
+    if successor is None:
+        context.idle(f"no other broker led within {seconds:g} s: make the fault longer than a broker's session, 9 s")
 
 
 def _end(broker: KafkaBroker) -> Generator[None]:

@@ -4,12 +4,12 @@ Promise: a role names a partition, and Kafka's metadata of that moment names its
 transactional id or of a group is the leader of the partition that stores it. Kafka chooses that partition by the hash
 of the name (`TransactionStateManager.partitionFor`, `GroupCoordinatorService.partitionFor`).
 
-Failure modes: a role can have no partition, for example before the sink has a transactional id.
+Failure modes: a role can have no partition, for example while the sink has no open transaction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,8 +17,8 @@ from kafka.errors import KafkaError
 
 from oncebench.errors import UserError
 from oncebench.faults.context import FaultContext
-from oncebench.faults.server import IN_HAND, KAFKA
-from oncebench.sinks.kafka.coordinator import Coordinator, Transaction
+from oncebench.faults.server import KAFKA, in_hand
+from oncebench.sinks.kafka.coordinator import Coordinator
 from oncebench.sinks.registry import suite_sinks
 
 TRANSACTIONS, GROUPS = "__transaction_state", "__consumer_offsets"
@@ -40,7 +40,7 @@ class Role:
     Attributes:
         name: the role, as a user types it behind `kill-`, `stop-`, `bounce-` and `isolate-`.
         description: a few words for lists.
-        place: the partition whose leader has the role; None: it does not exist yet.
+        place: the partition whose leader has the role; None: there is none at this moment.
     """
 
     name: str
@@ -62,10 +62,10 @@ def _transaction_log(context: FaultContext) -> Place | None:
     server = context.servers[KAFKA]
     try:
         with Coordinator({"bootstrap_servers": server.bootstrap_servers}) as coordinator:
-            name = newest(coordinator.listed(prefix(context.config.sink_id)))
+            names = in_hand(coordinator.listed(prefix(context.config.sink_id)), context.config.sink_id)
     except KafkaError as error:  # of kafka-python
         raise UserError(f"{context.hit['fault']}: Kafka did not list its transactions ({error})") from error
-    return None if name is None else Place(TRANSACTIONS, stored_in(name, server.partitions(TRANSACTIONS)))
+    return Place(TRANSACTIONS, stored_in(names[0], server.partitions(TRANSACTIONS))) if names else None
 
 
 def _group_log(context: FaultContext) -> Place:
@@ -81,12 +81,6 @@ TRANSACTION_COORDINATOR = Role(
     "transaction-coordinator", "the coordinator of an open transaction of the sink", _transaction_log
 )
 GROUP_COORDINATOR = Role("group-coordinator", "the coordinator of the group with partition 0's marker", _group_log)
-
-
-def newest(transactions: Sequence[Transaction]) -> str | None:
-    """The transactional id of a transaction that has not ended, else of any; None without a transaction."""
-    open_first = sorted(transactions, key=lambda each: (each.state not in IN_HAND, each.transactional_id))
-    return open_first[0].transactional_id if open_first else None
 
 
 def stored_in(name: str, partitions: int) -> int:

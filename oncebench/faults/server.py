@@ -17,7 +17,8 @@ from kafka.errors import KafkaError
 
 from oncebench.errors import UserError
 from oncebench.faults.context import FaultContext, pausing
-from oncebench.sinks.kafka.coordinator import Coordinator
+from oncebench.sinks.kafka.coordinator import Coordinator, Transaction
+from oncebench.sinks.kafka.names import generation_of
 from oncebench.sinks.registry import suite_sinks
 
 KAFKA, POSTGRES = "kafka", "postgres"
@@ -106,11 +107,11 @@ def hijack(context: FaultContext, _seconds: float) -> Generator[None]:
     assert prefix is not None, "why_not_applicable excludes sinks without Kafka transactions"
     try:
         with Coordinator({"bootstrap_servers": where}) as coordinator:
-            listed = coordinator.listed(prefix(context.config.sink_id))
+            names = in_hand(coordinator.listed(prefix(context.config.sink_id)), context.config.sink_id)
     except KafkaError as error:  # of kafka-python, not of confluent_kafka
         raise UserError(f"{context.hit['fault']}: Kafka at {where} did not list its transactions ({error})") from error
     taken = 0
-    for name in (each.transactional_id for each in listed if each.state in IN_HAND):
+    for name in names:
         try:
             Producer({"bootstrap.servers": where, "transactional.id": name}).init_transactions(HIJACK_LIMIT_S)
         except KafkaException as error:
@@ -122,6 +123,21 @@ def hijack(context: FaultContext, _seconds: float) -> Generator[None]:
         context.idle("no open transaction could be taken")
     context.resume_pipeline()
     yield
+
+
+def in_hand(transactions: Sequence[Transaction], sink_id: str) -> list[str]:
+    """Returns the transactional ids of the newest driver that have a transaction that has not ended.
+
+    Kafka also lists the ids of older drivers: a start fences them, and no producer uses them again. Ids of other
+    engines have no generation, and count as those of one driver.
+    """
+    generations = {each: generation_of(sink_id, each.transactional_id) or 0 for each in transactions}
+    newest = max(generations.values(), default=0)
+    return sorted(
+        each.transactional_id
+        for each, generation in generations.items()
+        if generation == newest and each.state in IN_HAND
+    )
 
 
 def _stop_server(context: FaultContext, server_name: str, name: str, seconds: float) -> Generator[None]:

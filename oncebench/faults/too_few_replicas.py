@@ -2,11 +2,13 @@
 
 Promise: at the end every broker is back, and every topic requires as many in-sync replicas as before.
 
-Failure modes: those of `replicas`. Kafka does not take a topic's settings (`UserError`).
+Failure modes: those of `replicas`. The pipeline has nothing to write meanwhile: the fault is idle. Kafka does not take
+a topic's settings (`UserError`).
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -15,11 +17,14 @@ from oncebench.faults.context import FaultContext, pausing, waiting
 from oncebench.faults.replicas import back, disturbing, in_sync
 from oncebench.faults.roles import GROUPS, TRANSACTIONS
 from oncebench.faults.server import KAFKA
+from oncebench.jobs.checkpoint import begun_at, open_batch
 
 if TYPE_CHECKING:  # `oncebench list` runs without what starts a broker
     from oncebench.servers.kafka.cluster import KafkaCluster
 
 MINIMUM = "min.insync.replicas"
+# A batch that has been open for so long has tried to write, unless the machine is starved.
+_WRITES_AFTER_S = 1.0
 
 
 def refuse_writes(context: FaultContext, seconds: float) -> Generator[None]:
@@ -45,5 +50,15 @@ def refuse_writes(context: FaultContext, seconds: float) -> Generator[None]:
         context.resume_pipeline()
         with context.server_away():
             yield from pausing(seconds)
+        refused = _batch_waits(context)
         yield from back(context, number, cluster.brokers[number])
         yield from in_sync(context, cluster)
+        if not refused:
+            context.idle(f"no batch waited to be written after {seconds:g} s: make the fault longer than the trigger")
+
+
+def _batch_waits(context: FaultContext) -> bool:
+    """Whether a batch is open that cannot end, because its rows, its marker or its commit are refused."""
+    checkpoint = context.config.checkpoint
+    batch = open_batch(checkpoint)
+    return batch is not None and time.time() - (begun_at(checkpoint, batch) or 0.0) >= _WRITES_AFTER_S

@@ -75,10 +75,17 @@ def jvm_options(client: Mapping[str, Any]) -> tuple[str, ...]:
 def tls_context(client: Mapping[str, Any]) -> ssl.SSLContext:
     """Returns the context of a TLS connection with the same checks.
 
+    From Python 3.13 on, `ssl.create_default_context` refuses certificates that all clients of Kafka accept
+    (VERIFY_X509_STRICT), and accepts chains that librdkafka refuses (VERIFY_X509_PARTIAL_CHAIN).
+
     Raises:
         ssl.SSLError, OSError: a file cannot be used.
     """
-    context = ssl.create_default_context(cafile=client.get("ssl.ca.location"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if client.get("ssl.ca.location"):
+        context.load_verify_locations(client["ssl.ca.location"])
+    else:
+        context.load_default_certs()
     context.check_hostname = _checks_host(client)
     if client.get("ssl.certificate.location"):
         context.load_cert_chain(

@@ -71,16 +71,28 @@ def transaction_timeout_s(plan: Plan, outage_s: float) -> int:
 def beyond(costs: Costs, setting: Setting) -> list[str]:
     """The choices that lie outside the measured runs: `6 cores (measured: 2)`."""
     found = []
-    for name in ("cores", "partitions"):
-        measured = {getattr(each, name) for each in costs.measured}
-        value = getattr(setting, name)
-        if not min(measured) <= value <= max(measured):
-            known = f"{min(measured)} to {max(measured)}" if len(measured) > 1 else f"{min(measured)}"
-            found.append(f"{value} {name if value > 1 else name[:-1]} (measured: {known})")
+    slots = {each.cores for each in costs.measured}
+    if {setting.cores, costs.machine} != slots:
+        known = _range(slots) if slots == {costs.machine} else f"{_range(slots)} tasks at once on {costs.machine} cores"
+        found.append(f"{_counted(setting.cores, 'core')} (measured: {known})")
+    partitions = {each.partitions for each in costs.measured}
+    if not min(partitions) <= setting.partitions <= max(partitions):
+        found.append(f"{_counted(setting.partitions, 'partition')} (measured: {_range(partitions)})")
+    triggers = {each.trigger_ms for each in costs.measured}
+    if not min(triggers) <= setting.trigger_ms <= max(triggers):
+        found.append(f"trigger {setting.trigger_ms:,} ms (measured: {_range(triggers)} ms)")
     highest = max((each.rate for each in costs.measured if each.rate is not None), default=0.0)
     if setting.rate is not None and setting.rate > highest:
         found.append(f"{setting.rate:,.0f} events/s (measured: up to {highest:,.0f}, and flat out)")
     return found
+
+
+def _range(values: set[int]) -> str:
+    return f"{min(values):,} to {max(values):,}" if len(values) > 1 else f"{min(values):,}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' if count > 1 else ''}"
 
 
 def _candidates(costs: Costs, rate: float, cores: int) -> list[Plan]:

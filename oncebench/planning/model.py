@@ -1,7 +1,8 @@
 """The model of a plan: how long a batch takes, what it costs, and what latency follows.
 
 A batch of n events in P partitions takes `fixed + (per_partition * P + per_event * n) / w` milliseconds, where w is the
-number of tasks that run at once: as many as cores, but at most P. Its processor time has the same form without w.
+number of tasks that run at once: as many as Spark has task slots, but at most P. A plan has a slot per core. The
+processor time of a batch has the same form without w.
 At a steady rate a batch takes the events that arrived during the interval before it, so
 
     interval = max(trigger, batch)        events = rate * interval
@@ -50,6 +51,8 @@ class Costs:
         cpu: processor time of a batch.
         p50, p99: measured latency as a ratio to half an interval and a batch, and to an interval and a batch.
         measured: the settings of the runs.
+        machine: processor cores of their machine.
+        alone: whether the processor time is of the pipeline alone, without any server.
     """
 
     batch: Line
@@ -57,6 +60,8 @@ class Costs:
     p50: float
     p99: float
     measured: tuple[Setting, ...]
+    machine: int
+    alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ class Forecast:
     Attributes:
         events: events per batch.
         batch_ms: duration of a batch.
-        cpu_us: processor time per event in µs, of the pipeline and the servers.
+        cpu_us: processor time per event in µs, of what `Costs.cpu` counts.
         p50_ms, p99_ms: latency to visibility.
         busy: share of the cores' time that is used.
     """
@@ -105,7 +110,8 @@ def fit(measured: Sequence[Point]) -> Costs:
     )
     p50 = median((point.p50_ms or 0) / (_interval(point) / 2 + point.batch_ms) for point in waits)
     p99 = median((point.p99_ms or 0) / (_interval(point) + point.batch_ms) for point in waits)
-    return Costs(batch, cpu, p50, p99, tuple(sorted(settings, key=lambda each: each.text)))
+    in_order = tuple(sorted(settings, key=lambda each: each.text))
+    return Costs(batch, cpu, p50, p99, in_order, measured[0].machine, measured[0].alone)
 
 
 def forecast(costs: Costs, setting: Setting) -> Forecast | None:

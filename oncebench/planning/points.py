@@ -2,7 +2,7 @@
 
 Promise: pure functions of stored reports. A run counts if its guarantee was kept, its generator was punctual, it kept
 up with its load, and only the fields `_PLANNED` differ from the defaults of `oncebench run`. All runs are of one
-machine.
+machine and the same servers.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from oncebench.errors import ExitCode, UserError
-from oncebench.report.comparisons.paired import machine_of
+from oncebench.report.comparisons.paired import machine_of, servers_of
 from oncebench.report.comparisons.sustained import backlog_in_latency
+from oncebench.report.measures.checkpoint import cores_of
 from oncebench.report.measures.metrics import BY_NAME, cpu_ms_of_a_batch, field, figure, flat_out
 from oncebench.report.outcome import is_healthy
 from oncebench.report.schema import Report
@@ -30,7 +31,7 @@ class Setting:
 
     Attributes:
         rate: events per second; None: flat out, so only batches have a time.
-        cores: processor cores of the pipeline and the brokers together.
+        cores: tasks that Spark runs at once; in a plan also the processor cores (`Costs.alone` names their users).
         partitions: partitions of input and output, and Spark tasks per batch.
         trigger_ms: milliseconds between the starts of batches; 0: no pause.
     """
@@ -57,6 +58,8 @@ class Point:
         batch_ms: duration of a batch, median.
         cpu_ms: processor time of the pipeline and the servers per batch.
         p50_ms, p99_ms: latency to visibility; None: flat out, or too few sessions.
+        machine: processor cores of the machine.
+        alone: whether `cpu_ms` is of the pipeline alone, because a server is the user's and cannot be measured.
     """
 
     setting: Setting
@@ -65,23 +68,27 @@ class Point:
     cpu_ms: float
     p50_ms: float | None
     p99_ms: float | None
+    machine: int
+    alone: bool = False
 
 
 def points(reports: Iterable[Report], sink: str, guarantee: str, variant: str) -> list[Point]:
     """The points of all runs of this sink, guarantee and variant.
 
     Raises:
-        UserError: the runs are of several machines, whose costs differ by a factor (exit code 2).
+        UserError: the runs are of several machines or servers, whose costs differ by a factor (exit code 2).
     """
-    found = [(report, _point(report)) for report in reports if describes(report, sink, guarantee, variant)]
-    machines = sorted({machine_of(report) or "unknown" for report, point in found if point is not None})
-    if len(machines) > 1:
-        raise UserError(
-            f"the runs of {sink} {guarantee} {variant} are of {len(machines)} machines ({'; '.join(machines)}), and a "
-            "plan is for one. Give --from a file of one machine, or give --measure instead, which runs the cells here",
-            exit_code=ExitCode.USAGE,
-        )
-    return [point for _, point in found if point is not None]
+    described = ((report, _point(report)) for report in reports if describes(report, sink, guarantee, variant))
+    found = [(report, point) for report, point in described if point is not None]
+    for places, of in (("machines", machine_of), ("groups of servers", _servers_text)):
+        different = sorted({of(report) or "unknown" for report, _ in found})
+        if len(different) > 1:
+            raise UserError(
+                f"the runs of {sink} {guarantee} {variant} are of {len(different)} {places} ({'; '.join(different)}), "
+                "and a plan is for one. Give --from a file of one, or give --measure, which runs the cells here",
+                exit_code=ExitCode.USAGE,
+            )
+    return [point for _, point in found]
 
 
 def describes(report: Report, sink: str, guarantee: str, variant: str) -> bool:
@@ -103,17 +110,22 @@ def describes(report: Report, sink: str, guarantee: str, variant: str) -> bool:
 
 def _point(report: Report) -> Point | None:
     batch_ms = figure(report, BY_NAME["batch_ms"])
-    cpu_ms = cpu_ms_of_a_batch(report)
+    alone = bool(servers_of(report))
+    cpu_ms = cpu_ms_of_a_batch(report, alone)
     events = field("batches", "input_rows")(report)
     config: dict[str, Any] = dict(report.get("config", {}))
-    cores = report.get("environment", {}).get("cores")
-    if not batch_ms or not cpu_ms or not events or not cores:
+    machine, slots = report.get("environment", {}).get("cores"), cores_of(config.get("master", Cell.master))
+    if not batch_ms or not cpu_ms or not events or not machine or not slots:
         return None
     setting = Setting(
         None if flat_out(report) else float(config["rate"]),
-        int(cores),
+        slots,
         int(config["partitions"]),
         int(config["trigger_ms"]),
     )
     p50, p99 = (figure(report, BY_NAME[name]) for name in ("p50_ms", "p99_ms"))
-    return Point(setting, events, batch_ms, cpu_ms, p50, p99)
+    return Point(setting, events, batch_ms, cpu_ms, p50, p99, int(machine), alone)
+
+
+def _servers_text(report: Report) -> str:
+    return ", ".join(f"{name} {place}" for name, place in servers_of(report).items()) or "started by the run"

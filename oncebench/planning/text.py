@@ -19,9 +19,9 @@ def plan_text(plan: Plan, costs: Costs, timeout_s: int | None, outage_s: float) 
         outage_s: the outage in seconds that the time-out allows for.
     """
     setting, expected = plan.setting, plan.expected
+    users = "the pipeline alone; your servers need their own" if costs.alone else "pipeline and brokers together"
     lines = [
-        ("cores", f"{setting.cores} for pipeline and brokers together, {expected.busy:.0%} busy "
-                  f"(at most {MOST_BUSY:.0%})"),
+        ("cores", f"{setting.cores} for {users}, {expected.busy:.0%} busy (at most {MOST_BUSY:.0%})"),
         ("partitions", f"{setting.partitions} of input and output"),
         ("trigger", f"{setting.trigger_ms:,} ms" if setting.trigger_ms else "none: a batch starts when the last ends"),
     ]  # fmt: skip
@@ -32,7 +32,7 @@ def plan_text(plan: Plan, costs: Costs, timeout_s: int | None, outage_s: float) 
     lines += [
         ("batch", f"{expected.events:,.0f} events in {expected.batch_ms:,.0f} ms"),
         ("latency", f"p50 {expected.p50_ms:,.0f} ms, p99 {expected.p99_ms:,.0f} ms to visibility"),
-        ("CPU", f"{expected.cpu_us:,.1f} µs per event, pipeline and servers"),
+        ("CPU", f"{expected.cpu_us:,.1f} µs per event, {'pipeline alone' if costs.alone else 'pipeline and servers'}"),
     ]
     if outside := beyond(costs, setting):
         lines.append(("not measured", "; ".join(outside)))

@@ -269,6 +269,7 @@ class _Summary(TypedDict, total=False):
     lateness_ms: dict[str, float | None] | None
     sent_share: float | None
     events_per_s: float | None
+    queue_full_s: float | None  # older runs have none
 
 
 Load = TypedDict("Load", {"summary": NotRequired[_Summary]})

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, cast
@@ -54,7 +54,7 @@ from oncebench.report.measures.checkpoint import (
     sink_costs,
     split,
 )
-from oncebench.report.measures.price import needed, per_million, price, watching_share
+from oncebench.report.measures.price import needed, per_million, pipeline_cpu_s, price, watching_share
 from oncebench.report.measures.recovery import Observed, of_run, recoveries
 from oncebench.report.measures.throughput import throughput
 from oncebench.report.measures.timeline import events_after, steadiness, timeline
@@ -80,7 +80,7 @@ def make_report(
             from the start of the load), `environment` (the machine and versions of the run; older runs: this machine).
         latencies: where to store each single latency: an array [rows, 3] of int64, epoch µs, in the order of row ids.
             The columns: when the row's session was scheduled to end, when the row was written (0: the sink does not
-            report it), when it was first seen.
+            report it, or by the clock of the user's Kafka), when it was first seen.
     """
     run = _Run.of(record, cell, uses, facts)
     if latencies is not None:
@@ -127,6 +127,8 @@ class _Run:
         batches = by_batch(record, expected, joined)
         judgement = judge(findings, record, cell, agreement.reasons, excuses(record, expected, cell.guarantee, joined))
         seen = first_sightings(record, expected, joined)
+        if _stamped_elsewhere(record, facts):
+            seen = replace(seen, written_us=None)
         return cls(record, cell, uses, facts, expected, findings, agreement, batches, judgement, seen)
 
     @property
@@ -149,6 +151,12 @@ class _Run:
     def events(self) -> int:
         """The input events that `uses` were spent on."""
         return events_after(self.record, self.measured_from_us)
+
+
+def _stamped_elsewhere(record: Record, facts: Mapping[str, Any]) -> bool:
+    """Whether the user's Kafka wrote the rows' times: its brokers' clocks may differ from the observer's."""
+    own: bool = (facts.get("kafka") or {}).get("own", True)
+    return not own and bool(record.ends.get("output_is_log", True))
 
 
 def _verdict_section(run: _Run) -> dict[str, Any]:
@@ -207,7 +215,7 @@ def _speed_section(run: _Run) -> dict[str, Any]:
     return {
         "throughput": throughput(seen.seen_us[of_load], run.record, run.cell, run.measured_from_us, events),
         "latency_ms": latency.visible.to_json(),
-        "visibility_gap_ms": latency.gap.to_json(),
+        "visibility_gap_ms": (Distribution() if seen.written_us is None else latency.gap).to_json(),
         "append_latency_ms": append.to_json(),
         "latency_curve_ms": Distribution.curve(seen.latency_us[measured] / 1e3),
         "torn_seen_by_observer": latency.torn_sessions,
@@ -238,10 +246,12 @@ def _batch_section(run: _Run) -> dict[str, Any]:
 
 def _price_section(run: _Run) -> dict[str, Any]:
     # Executors on other machines are not measured, and half a price would look cheap.
-    paid = price(run.uses, run.events, _servers(run)) if run.cell.on_this_machine else None
+    uses = run.uses if run.cell.on_this_machine else {}
+    paid = price(uses, run.events, _servers(run))
     return {
         "resources": {name: use.as_json() for name, use in sorted(run.uses.items())},
         "cpu_s_per_million_events": None if paid is None else paid["cpu_s"],
+        "pipeline_cpu_s_per_million_events": pipeline_cpu_s(uses, run.events, _servers(run)),
         "price": paid,
         "watching_share": watching_share(run.uses, _servers(run)),
     }

@@ -85,11 +85,14 @@ _Steadiness = TypedDict(
 _Death = TypedDict("_Death", {"told": str})
 _Deaths = TypedDict("_Deaths", {"unasked": Count, "each_unasked": list[_Death]})
 _Lateness = TypedDict("_Lateness", {"p99": NotRequired[_Figure], "max": NotRequired[_Figure]})
-_OneGenerator = TypedDict("_OneGenerator", {"lateness_ms": NotRequired[_Lateness | None]})
+_OneGenerator = TypedDict(
+    "_OneGenerator", {"lateness_ms": NotRequired[_Lateness | None], "queue_full_s": NotRequired[_Figure]}
+)
 _Generator = TypedDict(
     "_Generator",
     {
         "lateness_ms": NotRequired[_Lateness | None],
+        "queue_full_s": NotRequired[_Figure],  # older reports have none
         # Of a run with several generators.
         "processes": NotRequired[list[_OneGenerator]],
         "slowest": NotRequired[Count | None],
@@ -169,6 +172,7 @@ class Report(TypedDict):
     sink_ms: dict[str, _Figure]
     resources: NotRequired[dict[str, _Use]]
     cpu_s_per_million_events: _Figure
+    pipeline_cpu_s_per_million_events: NotRequired[_Figure]  # older reports have none
     price: NotRequired[_Price | None]
     watching_share: NotRequired[_Figure]
     timeline: NotRequired[dict[str, Any]]

@@ -224,6 +224,7 @@ def _cpu(report: Report) -> list[str]:
 # What limited a run, in words; `part` and `share` are in `oncebench.report.measures.bottleneck`.
 _LIMITS: Mapping[str, str] = {
     "generator": "{part}, which did not keep its rate",
+    "acknowledgements": "Kafka's acknowledgements: {part} waited for them",
     "trigger": "the trigger: a batch is done before the next one is due",
     "cores": "the cores of this machine; {part} takes {share:.0%} of the time that is used",
     "batch": "the {part}: {share:.0%} of a batch",

@@ -23,7 +23,11 @@ def why_refused(parameters: Mapping[str, str]) -> str | None:
     if not host or "," in host or host.startswith(("/", "@")) or not port.isdecimal():
         return None
     with suppress(OSError):
-        context = ssl.create_default_context(cafile=None if authorities == _SYSTEM else authorities)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # as libpq; create_default_context may be stricter
+        if authorities == _SYSTEM:
+            context.load_default_certs()
+        else:
+            context.load_verify_locations(authorities)
         context.check_hostname = False  # libpq names a wrong host name itself
         with socket.create_connection((host, int(port)), timeout=_LIMIT_S) as plain:
             plain.sendall(_SSL_REQUEST)

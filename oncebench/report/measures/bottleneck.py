@@ -1,8 +1,9 @@
-"""Names what limited a run: the generator, the trigger, the cores, or one part of a batch.
+"""Names what limited a run: the generator, Kafka's acknowledgements, the trigger, the cores, or one part of a batch.
 
 Promise: a pure function of what the run measured. The rules are tried in this order:
 
-1. A generator was late: the run says nothing about the pipeline.
+1. A generator was late: the run says nothing about the pipeline. If its queue was full meanwhile, Kafka acknowledged
+   its events too slowly.
 2. A batch is shorter than the trigger: the pipeline waits for the next one.
 3. All cores of the machine are in use: the process that uses most of them. Cores of other machines are not measured.
 4. Otherwise the longest part of a batch: planning in the driver, tasks in the executors, the state's commit, the sink's
@@ -17,7 +18,7 @@ from typing import Any
 
 from oncebench.observe.resources import Use
 from oncebench.record import Record
-from oncebench.report.measures.generators import generator_section, latest
+from oncebench.report.measures.generators import Late, generator_section, latest
 from oncebench.scenario.cell import Cell
 
 # Above this share of the cores' time, processes wait for each other's cores. The sampler misses some short processes.
@@ -40,10 +41,10 @@ class Bottleneck:
     """What limited a run.
 
     Attributes:
-        limit: generator, trigger, cores or batch.
-        part: the process that uses most of the cores, or the longest part of a batch; empty for the trigger. For the
-            generator: which one, if there are several.
-        share: of the cores' time that is used, or of the batch; None for generator and trigger.
+        limit: generator, acknowledgements, trigger, cores or batch.
+        part: the process that uses most of the cores, or the longest part of a batch; empty for the trigger. For
+            generator and acknowledgements: the generator that was late.
+        share: of the cores' time that is used, or of the batch; None for the other limits.
         cores_busy: share of the time of all cores that the run's processes used; None: not measured.
     """
 
@@ -63,7 +64,7 @@ def bottleneck(
     cores: int | None,
     split_ms: Mapping[str, float | None],
     trigger_ms: int,
-    late: str | None,
+    late: Late | None,
 ) -> Bottleneck | None:
     """What limited the run; None where neither cores nor batches were measured.
 
@@ -80,7 +81,7 @@ def bottleneck(
     parts = {name: sum(split_ms.get(part) or 0.0 for part in of) for name, of in _WORK.items()}
     total_ms = sum(parts.values())
     if late is not None:
-        return Bottleneck("generator", late, None, busy)
+        return Bottleneck("acknowledgements" if late.waited else "generator", late.name, None, busy)
     if total_ms and trigger_ms > total_ms:
         return Bottleneck("trigger", "", None, busy)
     if busy is not None and busy >= BUSY:
@@ -114,9 +115,7 @@ def of_run(
     )
 
 
-def _late(record: Record) -> str | None:
-    """The generator that was late, as `Bottleneck.part`; None if each kept its rate."""
+def _late(record: Record) -> Late | None:
+    """The generator that was late; None if each kept its rate."""
     found = latest(generator_section(record))
-    if found is None or found[1] <= LATE_MS:
-        return None
-    return found[0] if len(record.load_status) > 1 else ""
+    return None if found is None or found.p99_ms <= LATE_MS else found

@@ -8,7 +8,7 @@ percentiles of the parts could not be added up. Which events were sent is counte
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,23 @@ from loadgen.status import lateness
 from oncebench.record import Ledger, Record
 from oncebench.report.schema import Report
 
-_SUMMARY = ("lateness_ms", "events_per_s")
+_SUMMARY = ("lateness_ms", "events_per_s", "queue_full_s")
+# A late event waited at most as long as the queue was full. Half of that leaves room for what is late anyway.
+_EXPLAINED = 0.5
+
+
+class Late(NamedTuple):
+    """The process that kept its rate worst.
+
+    Attributes:
+        name: `the generator`, or its number if there are several.
+        p99_ms: its 99th percentile of lateness.
+        waited: whether it waited for Kafka's acknowledgements, with a full queue. Then the generator is not the cause.
+    """
+
+    name: str
+    p99_ms: float
+    waited: bool
 
 
 def generator_section(record: Record) -> dict[str, Any]:
@@ -40,18 +56,19 @@ def generator_section(record: Record) -> dict[str, Any]:
     return {**together, "processes": each, "slowest": None if found is None else found[0]}
 
 
-def latest(section: Mapping[str, Any]) -> tuple[str, float] | None:
-    """The process that kept its rate worst, and its 99th percentile of lateness in ms; None if it was not measured.
+def latest(section: Mapping[str, Any]) -> Late | None:
+    """The process that kept its rate worst; None if it was not measured.
 
-    A process that is late makes its own sessions late, however many punctual ones there are. The name is `the
-    generator` where there is only one.
+    A process that is late makes its own sessions late, however many punctual ones there are.
     """
     each = section.get("processes") or [section]
     found = _largest(each, "p99")
     if found is None:
         return None
-    number, p99 = found
-    return ("the generator" if len(each) == 1 else f"generator {number} of {len(each)}"), p99
+    number, p99_ms = found
+    full_ms = (each[number - 1].get("queue_full_s") or 0.0) * 1e3
+    name = "the generator" if len(each) == 1 else f"generator {number} of {len(each)}"
+    return Late(name, p99_ms, full_ms >= _EXPLAINED * p99_ms > 0)
 
 
 def slowest(section: Mapping[str, Any]) -> tuple[int, float] | None:

@@ -152,13 +152,14 @@ def _events_per_batch(report: Report) -> float | None:
     return batch / million * 1e6 if batch and million else None
 
 
-def cpu_ms_of_a_batch(report: Report) -> float | None:
-    """Processor time of the pipeline and the servers per batch, in ms.
+def cpu_ms_of_a_batch(report: Report, alone: bool = False) -> float | None:
+    """Processor time of the pipeline and the servers, or of the pipeline alone, per batch in ms.
 
     This describes one run and is not a price. A longer batch takes in more events, so of two runs the run with longer
     batches has the more expensive batches.
     """
-    million, events = field("cpu_s_per_million_events")(report), _events_per_batch(report)
+    name = "pipeline_cpu_s_per_million_events" if alone else "cpu_s_per_million_events"
+    million, events = field(name)(report), _events_per_batch(report)
     return None if million is None or events is None else million * events / 1e3
 
 
@@ -228,7 +229,9 @@ def why_no_speed(report: Report) -> Iterator[str]:
 def generator_late(report: Report) -> str | None:
     """Says which generator did not keep the rate of the report; None if each kept it."""
     found = latest(report.get("generator", {}))
-    if found is None or found[1] <= LATE_MS or flat_out(report):
+    if found is None or found.p99_ms <= LATE_MS or flat_out(report):
         return None
-    name, late = found
-    return f"{name} was {late:,.0f} ms late for one event in a hundred (the machine was busy: run it again)"
+    why = "the machine was busy: run it again"
+    if found.waited:
+        why = "Kafka's acknowledgements were too slow: lower the rate"
+    return f"{found.name} was {found.p99_ms:,.0f} ms late for one event in a hundred ({why})"

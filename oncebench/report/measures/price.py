@@ -50,15 +50,28 @@ def per_million(counts: Mapping[str, int] | None, events: int | None) -> dict[st
     return {name: _per_million(counts[name], events) for name in ("bytes", "files")}
 
 
+def pipeline_cpu_s(uses: Mapping[str, Use], events: int | None, servers: frozenset[str]) -> float | None:
+    """Processor seconds of the pipeline alone per million events, without any server.
+
+    None if the pipeline was not measured or there were no events.
+    """
+    used = _of_pipeline(uses, servers)
+    return _per_million(used, events) if events and used else None
+
+
 def watching_share(uses: Mapping[str, Use], servers: frozenset[str]) -> float | None:
     """The processor time of observer and suite as a share of the pipeline's.
 
     None if one of them is missing.
     """
-    pipeline = sum(use.cpu_s for name, use in uses.items() if name not in WATCHING | servers)
+    pipeline = _of_pipeline(uses, servers)
     if not pipeline or not {"observer", SUITE} <= uses.keys():
         return None
     return round((uses["observer"].cpu_s + uses[SUITE].cpu_s) / pipeline, 4)
+
+
+def _of_pipeline(uses: Mapping[str, Use], servers: frozenset[str]) -> float:
+    return sum(use.cpu_s for name, use in uses.items() if name not in WATCHING | servers)
 
 
 def _per_million(used: float, events: int) -> float:

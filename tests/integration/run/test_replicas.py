@@ -35,7 +35,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         ("two-phase", ("after-prepare:kill-output-leader",), ("leader-killed", "leader-moved", "broker-back")),
         (
             "idempotent",
-            ("after-prepare:bounce-transaction-coordinator", "mid-write:stop-group-coordinator:12@after=4"),
+            ("after-prepare:bounce-transaction-coordinator", "mid-write:stop-group-coordinator:25@after=4"),
             ("leader-ends", "leader-moved", "broker-back", "leader-stopped", "leader-continued"),
         ),
         ("two-phase", ("mid-commit:rolling-restart",), ("broker-ends", "broker-back")),

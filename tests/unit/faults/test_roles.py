@@ -10,8 +10,7 @@ from kafka.errors import KafkaTimeoutError
 
 from oncebench.errors import UserError
 from oncebench.faults import roles
-from oncebench.faults.roles import Place, java_hash, newest, stored_in
-from oncebench.sinks.kafka.coordinator import Transaction
+from oncebench.faults.roles import Place, java_hash, stored_in
 from tests.unit.faults.fake_pipeline import World
 from tests.unit.faults.test_server import Listing
 
@@ -31,13 +30,6 @@ def test_an_internal_topic_stores_a_name_by_its_hash() -> None:
     assert {stored_in(f"id-{number}", 4) for number in range(50)} == {0, 1, 2, 3}
 
 
-def test_an_open_transaction_is_preferred() -> None:
-    done, going = Transaction("a", 1, 0, "CompleteCommit"), Transaction("b", 2, 0, "Ongoing")
-    assert newest([done, going]) == "b"
-    assert newest([done]) == "a"
-    assert newest([]) is None
-
-
 def test_roles_name_partitions_of_the_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     kafka = SimpleNamespace(bootstrap_servers="localhost:1", partitions=lambda _topic: 4)
     context = world.context("after-prepare:kill-output-leader", kafka)
@@ -45,12 +37,16 @@ def test_roles_name_partitions_of_the_run(world: World, monkeypatch: pytest.Monk
     assert roles.OUTPUT_LEADER.place(context) == Place("out", 0)
     assert roles.INPUT_LEADER.place(context) == Place("in", 0)
     assert roles.GROUP_COORDINATOR.place(context) == Place("__consumer_offsets", stored_in("id.marker.0", 4))
-    assert roles.TRANSACTION_COORDINATOR.place(context) == Place("__transaction_state", stored_in("id.txn.1", 4))
+    assert roles.TRANSACTION_COORDINATOR.place(context) == Place("__transaction_state", stored_in("id.txn.g2.1.x", 4))
 
 
-def test_a_sink_without_a_transaction_has_no_coordinator_yet(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roles, "Coordinator", lambda _where: Listing())
-    context = world.context("after-prepare:kill-transaction-coordinator", SimpleNamespace(bootstrap_servers="x:1"))
+@pytest.mark.parametrize("states", [(), ("Empty", "CompleteCommit", "CompleteAbort")])
+def test_a_sink_without_an_open_transaction_has_no_coordinator(
+    world: World, monkeypatch: pytest.MonkeyPatch, states: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(roles, "Coordinator", lambda _where: Listing(*states))
+    kafka = SimpleNamespace(bootstrap_servers="x:1", partitions=lambda _topic: 4)
+    context = world.context("after-prepare:kill-transaction-coordinator", kafka)
     assert roles.TRANSACTION_COORDINATOR.place(context) is None
 
 

@@ -29,7 +29,23 @@ class Listing:
         pass
 
     def listed(self, prefix: str) -> list[Transaction]:
-        return [Transaction(f"{prefix}{n}", n, -1, state) for n, state in enumerate(self.states)]
+        return [Transaction(f"{prefix}g2.{n}.x", n, -1, state) for n, state in enumerate(self.states)]
+
+
+@pytest.mark.parametrize(
+    ("states", "names"),
+    [
+        ({"g10.1.b": "Ongoing", "g10.1.a": "PrepareCommit", "g10.1.c": "CompleteCommit"}, ["g10.1.a", "g10.1.b"]),
+        ({"g2.1.a": "PrepareEpochFence", "g9.1.a": "Ongoing", "g10.1.a": "Ongoing"}, ["g10.1.a"]),
+        ({"g1.1.a": "Ongoing", "g2.1.a": "CompleteCommit"}, []),
+        ({"g1.1.a": "Empty", "other": "Ongoing"}, []),
+        ({"0-1": "Ongoing", "0-2": "CompleteCommit"}, ["0-1"]),
+        ({}, []),
+    ],
+)
+def test_only_open_transactions_of_the_newest_driver_are_in_hand(states: dict[str, str], names: list[str]) -> None:
+    listed = [Transaction(f"id.txn.{name}", n, 0, state) for n, (name, state) in enumerate(states.items())]
+    assert server_faults.in_hand(listed, "id") == [f"id.txn.{name}" for name in names]
 
 
 @pytest.mark.parametrize(

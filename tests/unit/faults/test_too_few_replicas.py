@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from typing import Any
 
 import pytest
@@ -40,9 +42,31 @@ def settings(cluster: Settable) -> set[str]:
     return {each.split()[1] for each in cluster.said if "=" in each}
 
 
+def plan(world: World, batch: int, ago_s: float) -> None:
+    """Spark has planned a batch; it is open until it is in the commit log."""
+    first = json.dumps({"batchTimestampMs": round((time.time() - ago_s) * 1000)})
+    (world.folder / "checkpoint" / "offsets" / str(batch)).write_text(f"v1\n{first}\n{{}}\n")
+
+
+@pytest.mark.parametrize(
+    ("ago_s", "done", "exercised"),
+    [(60.0, False, True), (60.0, True, False), (0.0, False, False)],
+    ids=["a batch waits", "nothing to write", "a batch has just begun"],
+)
+def test_an_outage_without_a_write_tested_nothing(world: World, ago_s: float, done: bool, exercised: bool) -> None:
+    plan(world, 11, ago_s)
+    if done:
+        (world.folder / "checkpoint" / "commits" / "11").write_text("v1\n{}\n")
+    run(too_few_replicas.refuse_writes(world.context("refuse-writes", Settable()), 0.001), polls=LOOKS)
+    assert world.whys == ([] if exercised else [
+        "no batch waited to be written after 0.001 s: make the fault longer than the trigger"
+    ])  # fmt: skip
+
+
 @pytest.mark.parametrize("cut_short", [False, True])
 def test_writes_are_refused_and_then_taken_again(world: World, cut_short: bool) -> None:
     cluster = Settable()
+    plan(world, 11, ago_s=60.0)
     fault = too_few_replicas.refuse_writes(world.context("refuse-writes", cluster), 3600.0 if cut_short else 0.001)
     if cut_short:
         while "pipeline-continued" not in world.events:

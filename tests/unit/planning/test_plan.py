@@ -20,7 +20,7 @@ from oncebench.report.schema import Report
 from oncebench.scenario.cell import Cell
 from tests import sample_reports
 
-TRUE = Costs(Line(150.0, 8.0, 0.008), Line(170.0, 6.0, 0.014), 1.05, 1.3, ())
+TRUE = Costs(Line(150.0, 8.0, 0.008), Line(170.0, 6.0, 0.014), 1.05, 1.3, (), 2)
 SETTINGS = (
     Setting(1_000.0, 2, 2),
     Setting(1_000.0, 2, 16),
@@ -36,12 +36,14 @@ def measured(setting: Setting) -> Point:
     expected = forecast(TRUE, setting)
     assert expected is not None
     cpu_ms = expected.cpu_us * expected.events / 1000
-    return Point(setting, expected.events, expected.batch_ms, cpu_ms, expected.p50_ms, expected.p99_ms)
+    return Point(setting, expected.events, expected.batch_ms, cpu_ms, expected.p50_ms, expected.p99_ms, 2)
 
 
 def flat_out(partitions: int, events: float) -> Point:
     setting = Setting(None, 2, partitions)
-    return Point(setting, events, duration_ms(TRUE, setting, events), processor_ms(TRUE, setting, events), None, None)
+    return Point(
+        setting, events, duration_ms(TRUE, setting, events), processor_ms(TRUE, setting, events), None, None, 2
+    )
 
 
 POINTS = (*map(measured, SETTINGS), flat_out(2, 100_000), flat_out(16, 100_000))
@@ -147,6 +149,41 @@ def test_runs_of_several_machines_are_refused() -> None:
     assert len(points_of(here, {**there, "probe": True})) == 1
 
 
+OWN_KAFKA = {"own": False, "bootstrap_servers": "b1:9092"}
+
+
+def report_of_own_kafka(servers: dict[str, Any] = OWN_KAFKA) -> dict[str, Any]:
+    """A report of a run on the user's Kafka, whose processor time cannot be measured."""
+    made = healthy_report()
+    made["environment"] = {**made["environment"], "kafka": servers}
+    return {**made, "cpu_s_per_million_events": None, "pipeline_cpu_s_per_million_events": 300.0}
+
+
+def test_runs_on_the_users_kafka_count_with_the_pipelines_cores_alone() -> None:
+    ours, theirs = points_of(healthy_report()), points_of(report_of_own_kafka())
+    assert [point.alone for point in (*ours, *theirs)] == [False, True]
+    assert theirs[0].cpu_ms / ours[0].cpu_ms == pytest.approx(300.0 / healthy_report()["cpu_s_per_million_events"])
+    costs = fit([replace(point, alone=True) for point in POINTS])
+    text = plan_text(choose(costs, 3_000.0, 1_000.0), costs, None, 0.0)
+    assert " for the pipeline alone; your servers need their own, " in text
+    assert "µs per event, pipeline alone" in text
+
+
+def test_runs_of_several_servers_are_refused() -> None:
+    other = report_of_own_kafka({**OWN_KAFKA, "bootstrap_servers": "c1:9092"})
+    with pytest.raises(UserError, match=r"2 groups of servers \(kafka b1:9092; started by the run\)"):
+        points_of(healthy_report(), report_of_own_kafka())
+    with pytest.raises(UserError, match=r"2 groups of servers \(kafka b1:9092; kafka c1:9092\)"):
+        points_of(other, report_of_own_kafka())
+
+
+def test_the_cores_of_a_run_are_the_slots_of_its_master() -> None:
+    made = healthy_report()
+    made["environment"] = {**made["environment"], "cores": 16}
+    (point,) = points_of(made)
+    assert (point.setting.cores, point.machine) == (2, 16)
+
+
 def test_an_impossible_latency_is_refused_with_the_lowest_one() -> None:
     with pytest.raises(UserError, match=r"lowest p99 is \d+ ms, and 100 ms was asked"):
         choose(TRUE, 3_000.0, 100.0)
@@ -165,6 +202,13 @@ def test_a_plan_lists_what_was_not_measured() -> None:
         "200,000 events/s (measured: up to 10,000, and flat out)",
     ]
     assert beyond(costs, Setting(3_000.0, 2, 4)) == []
+    assert beyond(costs, Setting(3_000.0, 2, 4, 5_000)) == ["trigger 5,000 ms (measured: 0 to 1,000 ms)"]
+
+
+@pytest.mark.parametrize("cores", [2, 16])
+def test_two_slots_on_a_larger_machine_measure_neither_two_cores_nor_all(cores: int) -> None:
+    costs = fit([replace(point, machine=16) for point in POINTS])
+    assert beyond(costs, Setting(3_000.0, cores, 4)) == [f"{cores} cores (measured: 2 tasks at once on 16 cores)"]
 
 
 def test_a_transaction_outlives_the_outage() -> None:

@@ -11,6 +11,7 @@ import pytest
 from oncebench.observe.resources import Use
 from oncebench.record import Ledger
 from oncebench.report.measures.bottleneck import Bottleneck, bottleneck, of_run
+from oncebench.report.measures.generators import Late, latest
 from oncebench.scenario.cell import Cell
 
 SPLIT = {"planning": 60.0, "rest": 90.0, "state": 20.0, "prepare": 10.0, "decide": 5.0, "commit": 15.0,
@@ -20,7 +21,7 @@ FULL = {"spark_jvm": Use(cpu_s=13.0), "broker": Use(cpu_s=3.0), "generator": Use
 
 
 def found(
-    uses: dict[str, Use] = IDLE, split: dict[str, float] = SPLIT, trigger_ms: int = 0, late: str | None = None
+    uses: dict[str, Use] = IDLE, split: dict[str, float] = SPLIT, trigger_ms: int = 0, late: Late | None = None
 ) -> Bottleneck | None:
     return bottleneck(uses, 10.0, 2, split, trigger_ms, late)
 
@@ -54,8 +55,14 @@ def test_cores_of_a_cluster_are_no_bottleneck() -> None:
 
 
 def test_a_late_generator_hides_every_other_bottleneck() -> None:
-    assert found(FULL, trigger_ms=5_000, late="") == Bottleneck("generator", "", None, 0.95)
-    assert found(FULL, late="generator 2 of 3") == Bottleneck("generator", "generator 2 of 3", None, 0.95)
+    one, second = Late("the generator", 300.0, False), Late("generator 2 of 3", 300.0, False)
+    assert found(FULL, trigger_ms=5_000, late=one) == Bottleneck("generator", "the generator", None, 0.95)
+    assert found(FULL, late=second) == Bottleneck("generator", "generator 2 of 3", None, 0.95)
+
+
+def test_a_generator_that_waits_for_kafka_is_no_bottleneck() -> None:
+    late = Late("the generator", 300.0, True)
+    assert found(FULL, late=late) == Bottleneck("acknowledgements", "the generator", None, 0.95)
 
 
 def test_a_pipeline_that_waits_for_its_trigger_has_no_slow_part() -> None:
@@ -91,3 +98,10 @@ def test_one_late_generator_of_several_is_the_bottleneck(late_ms: tuple[float, f
     limit = of_run(record, cell, IDLE, {"measured_from_us": 0, "environment": {"cores": 2}}, SPLIT)
     assert limit is not None
     assert (limit.limit, limit.part) == (("generator", part) if part else ("batch", "executors"))
+
+
+@pytest.mark.parametrize(("full_s", "waited"), [(None, False), (0.0, False), (1.0, False), (2.0, True), (30.0, True)])
+def test_a_full_queue_explains_lateness_of_its_length(full_s: float | None, waited: bool) -> None:
+    section = {"lateness_ms": {"p99": 4_000.0}, "queue_full_s": full_s}
+    assert latest(section) == Late("the generator", 4_000.0, waited)
+    assert latest({"processes": [{"lateness_ms": {"p99": 1.0}}, section]}) == Late("generator 2 of 2", 4_000.0, waited)

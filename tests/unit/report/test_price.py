@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oncebench.observe.resources import Use
-from oncebench.report.measures.price import needed, per_million, price, watching_share
+from oncebench.report.measures.price import needed, per_million, pipeline_cpu_s, price, watching_share
 
 SEEN = {
     "spark_jvm": Use(cpu_s=2.0, written_bytes=3_000),
@@ -50,3 +50,11 @@ def test_observation_is_a_share_of_the_pipeline() -> None:
     }
     assert watching_share(uses, needed(())) == 0.06
     assert watching_share({"spark_jvm": Use(cpu_s=5.0), "observer": Use(0.4)}, needed(())) is None
+
+
+def test_the_pipelines_time_needs_no_server() -> None:
+    own_kafka = {name: use for name, use in SEEN.items() if name != "broker"}
+    for uses in (SEEN, own_kafka, {**own_kafka, "postgres": Use(cpu_s=7.0)}):
+        assert pipeline_cpu_s(uses, 1000, needed(["postgres"])) == 2000.0
+    assert pipeline_cpu_s({}, 1000, needed(())) is None
+    assert pipeline_cpu_s(SEEN, 0, needed(())) is None

@@ -14,13 +14,14 @@ import pytest
 from oncebench.audit.anomalies import CATALOGUE
 from oncebench.audit.python.audit import audit
 from oncebench.record.json_lines import Lines
+from oncebench.record.streams import Stream
 from oncebench.report import origin, report
 from oncebench.report.comparisons.paired import settings
 from oncebench.report.environment import environment
 from oncebench.report.measures.throughput import throughput
 from oncebench.scenario.cell import Cell
 from tests import sample_reports
-from tests.unit.audit.audit_world import make_record, make_world
+from tests.unit.audit.audit_world import lay_out, make_record, make_world, observed_table
 
 KAFKA = {"bootstrap_servers": "b1:9092,b2:9092"}
 
@@ -165,3 +166,27 @@ def test_the_tasks_of_a_cluster_commit_their_state_at_once(
     )
     made = report.make_report(record, cell, {}, {"run": "r"})
     assert made["checkpoint"]["state_commit_ms"] == waited_ms
+
+
+@pytest.mark.parametrize(
+    ("kafka", "is_log", "figures"),
+    [
+        ({"own": True}, True, True),
+        ({"own": False, "bootstrap_servers": "b1:9092"}, True, False),
+        ({"own": False, "bootstrap_servers": "b1:9092"}, False, True),
+    ],
+    ids=["the run's Kafka", "the user's Kafka", "files, which this machine stamps"],
+)
+def test_times_of_another_machines_clock_are_left_out(
+    tmp_path: Path, kafka: dict[str, Any], is_log: bool, figures: bool
+) -> None:
+    cell = Cell("kafka", "exactly-once", "two-phase", warmup_s=0.0)
+    world = make_world(3)
+    placed = lay_out(world.rows)
+    seen = Stream(observed_table(placed, [10**16] * len(placed)), complete=True)
+    record = make_record(world, path=tmp_path, progress=Lines(()), cell={"cell": cell.as_json()}, observed=seen)
+    record = replace(record, ends={**record.ends, "stamped": True, "output_is_log": is_log})
+    made = report.make_report(record, cell, {}, {"run": "r", "kafka": kafka}, tmp_path / "latencies.npy")
+    assert made["latency_ms"]["n"]
+    assert [bool(made[name]["n"]) for name in ("visibility_gap_ms", "append_latency_ms")] == [figures, figures]
+    assert np.load(tmp_path / "latencies.npy")[:, 1].any() == figures

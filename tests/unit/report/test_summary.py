@@ -242,6 +242,17 @@ def test_a_late_generator_is_the_reason_for_no_speed() -> None:
     assert reported.keys().isdisjoint(SPEEDS)
 
 
+def test_a_generator_that_waited_for_kafka_does_not_blame_the_machine() -> None:
+    reported = lines(report(generator={"lateness_ms": {"p99": 340.0}, "queue_full_s": 3.2}))
+    late = "the generator was 340 ms late for one event in a hundred"
+    assert reported["speed"] == f"left out: {late} (Kafka's acknowledgements were too slow: lower the rate)"
+    limit = {"limit": "acknowledgements", "part": "the generator", "share": None, "cores_busy": 0.4}
+    assert (
+        lines(report(bottleneck=limit))["bottleneck"]
+        == "Kafka's acknowledgements: the generator waited for them; cores 40% busy"
+    )
+
+
 def test_a_percentile_without_a_session_above_it_is_left_out() -> None:
     of = report()["latency_ms"]
     assert "p95 6  p99 7  max 9 ms" in lines(report(latency_ms={**of, "n": 2000}))["latency"]
