@@ -237,6 +237,17 @@ def test_sweeps_are_closed_in_order_and_stay_open_when_redrawn(shared: Page, tmp
     assert shared.complaints == []
 
 
+def test_single_rounds_have_figures_and_no_ratio(shared: Page, tmp_path: Path) -> None:
+    shared.open(publish(sample_reports.write(tmp_path, series("full", rounds=1)))[0].as_uri())
+    costs, headline, chart = (
+        shared.run(f"document.getElementById('{part}').textContent") for part in ("costs", "headline", "headline-chart")
+    )
+    assert "; fewer than two rounds with at-least-once acknowledged, so no ratio." in costs
+    assert "no ratio" in headline and "no ratio" in chart
+    assert "single rounds of equal cells" in shared.run("document.getElementById('cost').textContent")
+    assert shared.complaints == []
+
+
 def test_selected_run_has_its_timeline_and_faults_drawn(page: Page) -> None:
     run = page.run("(() => { const it = document.getElementById('timeline-choice');"
                       "it.value = [...it.options].find((each) => each.text.includes('broker')).value;"
