@@ -20,6 +20,7 @@ from oncebench.commands.shared.options import (
     keep_option,
     load_options,
     outage_option,
+    random_kills_option,
     work_dir_option,
 )
 from oncebench.commands.shared.refusals import refuse
@@ -88,8 +89,7 @@ def command(peer: Peer) -> click.Command:
                   help="Milliseconds that a Kafka transaction may stay open.")  # fmt: skip
     @click.option("--warmup", "warmup_s", type=click.FloatRange(0, 86_400), default=3.0, show_default=True, metavar="S",
                   help="Seconds after the start of the load that are not measured.")  # fmt: skip
-    @click.option("--random-kills", type=click.IntRange(0), default=0, metavar="N",
-                  help="Number of SIGKILLs at random times, drawn from --seed.")  # fmt: skip
+    @random_kills_option
     @outage_option
     @click.option("--json", "json_path", metavar="PATH",
                   help="Also write the report to this file as JSON; - prints it instead of the summary.")  # fmt: skip

@@ -22,6 +22,7 @@ from oncebench.commands.shared.options import (
     cell_options,
     load_options,
     outage_option,
+    random_kills_option,
     skew_option,
     workload_option,
 )
@@ -68,13 +69,7 @@ EARLIER_NAMES = {"delivery": "guarantee"}
     help="Fault at a failpoint, such as after-commit:kill. Several faults act once each, in the given order. "
     "`oncebench list` has all points and faults.",
 )
-@click.option(
-    "--random-kills",
-    type=click.IntRange(0),
-    default=0,
-    metavar="N",
-    help="Number of SIGKILLs at random times, drawn from --seed.",
-)
+@random_kills_option
 @outage_option
 @workload_option(WORKLOADS)
 @skew_option

@@ -315,8 +315,11 @@ class _Run:
         return "start-timed-out" if timeout.starting else "stalled", ends
 
     def _drained(self, ends: dict[str, int]) -> bool:
-        more_faults = self.supervisor.random_kills_left or self.supervisor.fault_active
-        return self.progress.has_read(ends) and self.supervisor.running() and not more_faults
+        if not self.progress.has_read(ends) or not self.supervisor.running():
+            return False
+        if not self.interrupted.is_set():
+            self.supervisor.hasten_random_kill()
+        return not (self.supervisor.random_kills_left or self.supervisor.fault_active)
 
     def _wait_for_servers(self) -> None:
         self.phases.wait_for_servers(ProgressTimeout(self.limits.server_s))

@@ -1,9 +1,9 @@
 """The cost of each guarantee as data: medians, and ratios to at-least-once into one sink.
 
 Promise: the figures come from healthy runs. They are those of `report.comparisons.paired`: rounds of runs that took
-turns, medians with 95 % bootstrap intervals. Too few rounds give no interval, and then no difference is reported. Two
-sinks, or two settings of one sink, are never compared. Each sink's full comparison comes first, then its sweeps in the
-order of their values.
+turns, medians with 95 % bootstrap intervals. Too few rounds give no interval, and then no difference is reported. A
+single round has neither ratio nor difference. Two sinks, or two settings of one sink, are never compared. Each sink's
+full comparison comes first, then its sweeps in the order of their values.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def absolute(rounds: Rounds, metric: Metric, configuration: tuple[str, str]) -> 
 def compared_to_baseline(
     rounds: Rounds, metric: Metric, configuration: tuple[str, str]
 ) -> tuple[Difference | None, Difference | None]:
-    """Ratio and difference to the baseline; None for the baseline, or without a common round."""
+    """Ratio and difference to the baseline; None for the baseline, or with fewer than two common rounds."""
     if configuration == BASELINE:
         return None, None
     return ratio(rounds, metric, configuration), difference(rounds, metric, configuration)

@@ -55,7 +55,8 @@ def engines_in(folder: Path) -> list[Stored]:
 def take_in(files: Iterable[Path], folder: Path) -> list[Path]:
     """Copies files of reports into a results folder; a file already there may have grown.
 
-    A series of several engines goes into ENGINES, every other file into RUNS.
+    A series of several engines goes into ENGINES, every other file into RUNS. Returns the copies. A file that is there
+    with the same reports is not copied.
 
     Args:
         files: files of reports, or results folders with such files.
@@ -79,7 +80,7 @@ def take_in(files: Iterable[Path], folder: Path) -> list[Path]:
     _refuse_repeated(wanted, folder)
     taken = []
     for target, file in wanted.items():
-        if not (target.exists() and target.samefile(file)):
+        if not (target.exists() and target.read_bytes() == file.read_bytes()):
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, target)
             taken.append(target)

@@ -1,12 +1,14 @@
 """Writes index.html, data.js and the tables of a results folder, from all its reports.
 
-Promise: every published figure comes from a report in runs/ or engines/. Each file is written whole or not at all.
+Promise: every published figure comes from a report in runs/ or engines/. Each file is written whole or not at all. A
+file whose content stays the same is not touched.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from oncebench.report.comparisons import repeatability, sustained
@@ -19,8 +21,21 @@ from oncebench.site.stored import engines_in, stored_in
 PAGE, DATA = "index.html", "data.js"
 
 
-def publish(folder: Path) -> list[Path]:
-    """Writes the page and tables of a results folder; returns their paths, the page first.
+@dataclass(frozen=True)
+class Publication:
+    """The files of a published results folder.
+
+    Attributes:
+        files: their paths, the page first.
+        changed: whether the publication has changed, added or deleted a file.
+    """
+
+    files: list[Path]
+    changed: bool
+
+
+def publish(folder: Path) -> Publication:
+    """Writes the page and tables of a results folder.
 
     Raises:
         UserError: the folder holds no report, or a damaged one.
@@ -43,14 +58,20 @@ def publish(folder: Path) -> list[Path]:
         "tables/faults.csv": csv_tables.cells(reports),
         "tables/runs.csv": csv_tables.runs(stored),
     }
-    for name in (name for name, text in made.items() if not text):
-        (folder / name).unlink(missing_ok=True)  # an earlier publication wrote it, and there is no content for it
-    return [_written(folder / name, text) for name, text in made.items() if text]
+    changed = [_write(folder / name, text) for name, text in made.items()]
+    return Publication([folder / name for name, text in made.items() if text], any(changed))
 
 
-def _written(path: Path, text: str) -> Path:
+def _write(path: Path, text: str) -> bool:
+    """Writes a file, or deletes it if there is no content for it; returns whether that changes anything."""
+    before, content = path.read_bytes() if path.exists() else None, text.encode() or None
+    if before == content:
+        return False
+    if content is None:  # an earlier publication wrote the file
+        path.unlink()
+        return True
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, "utf-8")
+    temporary.write_bytes(content)
     temporary.replace(path)
-    return path
+    return True

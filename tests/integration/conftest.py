@@ -51,7 +51,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresSer
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = sample_reports.write(tmp_path_factory.mktemp("results"), reports())
-    return publish(folder)[0].as_uri()
+    return publish(folder).files[0].as_uri()
 
 
 @pytest.fixture(scope="module")

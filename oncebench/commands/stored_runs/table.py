@@ -60,10 +60,12 @@ def table(stored: tuple[Path, ...], as_csv: bool, published: bool, against: Path
             "--csv has no effect with --publish, which writes both Markdown and CSV", exit_code=ExitCode.USAGE
         )
     if published:
-        for taken in take_in([existing_path(place) for place in stored], PUBLISHED):
-            click.echo(f"copied: {taken}", err=True)
-        click.echo("\n".join(map(str, publish(PUBLISHED))))
-        if Path(".git").exists():
+        copied = take_in([existing_path(place) for place in stored], PUBLISHED)
+        for path in copied:
+            click.echo(f"copied: {path}", err=True)
+        made = publish(PUBLISHED)
+        click.echo("\n".join(map(str, made.files)))
+        if (copied or made.changed) and Path(".git").exists():
             click.echo(_UNDO, err=True)
         return
     places = stored or _newest()

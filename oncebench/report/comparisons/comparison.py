@@ -70,10 +70,9 @@ def _comparisons(reports: Sequence[Report]) -> Iterator[str]:
 
 def _too_few(rounds: int) -> str:
     if rounds == 1:
-        # 38 to 58 % of the single rounds into Kafka in results/, by metric, although their medians are about 1.0.
         return (
-            "No comparison has more than one round, and single rounds of equal cells often differ by more than 10 %. "
-            "So differences and ratios are left out."
+            f"No comparison has more than one round, and {paired.SINGLE_ROUNDS}. So differences and ratios are left "
+            "out."
         )
     return (
         f"No comparison has more than {rounds} rounds. Fewer than {paired.FEWEST_ROUNDS} have no interval and show no "

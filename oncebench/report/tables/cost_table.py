@@ -1,10 +1,10 @@
 """The cost of each guarantee as ratios to at-least-once of the same sink.
 
 Promise: pure functions of reports. The baseline's row has its own medians. A ratio is the median over rounds of runs
-that took turns, with its 95 % bootstrap interval. `~` marks an interval that crosses 1: no difference shown. The number
-of rounds stands behind a ratio that has too few rounds for an interval, or fewer rounds than the variant ran.
-"fell behind" marks a variant that did not keep up with its load in most rounds: its latencies include the backlog.
-There is no overall winner: sinks are not compared with one another.
+that took turns, with its 95 % bootstrap interval. A single round has figures and no ratio. `~` marks an interval that
+crosses 1: no difference shown. The number of rounds stands behind a ratio that has too few rounds for an interval, or
+fewer rounds than the variant ran. "fell behind" marks a variant that did not keep up with its load in most rounds: its
+latencies include the backlog. There is no overall winner: sinks are not compared with one another.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def ratio_text(found: Difference) -> str:
 def _cell(rounds: Rounds, metric: Metric, variant: Variant, run: int) -> str:
     if variant != BASELINE and BASELINE in variants_in(rounds):
         found = ratio(rounds, metric, variant)
-        if found is not None and len(found.rounds) > 1:  # a single round shows no ratio
+        if found is not None:
             fewer = f", {rounds_text(found)}" if found.has_interval and len(found.rounds) < run else ""
             return ratio_text(found) + fewer
     values = [

@@ -144,6 +144,11 @@ class Supervisor:
         """Allows random kills from now on. Before the load they would only lengthen the start-up."""
         self._random_kills.begin()
 
+    def hasten_random_kill(self) -> None:
+        """Makes the next random kill due at once, if one is left. Call it when the pipeline has read everything."""
+        if self._newest.child.alive:  # else the kill would hit the next attempt while it starts
+            self._random_kills.hasten()
+
     def running(self) -> bool:
         """Whether the query of the newest attempt runs."""
         return self._attempt is not None and self._attempt.running

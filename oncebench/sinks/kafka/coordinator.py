@@ -43,6 +43,7 @@ REQUEST_TIMEOUT_MS = 10_000
 # Pause between two tries while the coordinator still writes transaction markers, which takes single milliseconds.
 RETRY_PAUSE_S = 0.002
 RETRY_PAUSE_MAX_S = 0.1
+FENCE_PAUSE_S = 0.01  # the same for a fence, which aborts first
 # How often a busy coordinator is looked up again. One that is cut off from the other brokers answers as if it were
 # busy, while another broker has its role; that takes the session of a broker, 9 s by default.
 LOOK_UP_S = 5.0
@@ -157,7 +158,7 @@ class Coordinator:
         """Commits or aborts transactions, all at once, and waits for definite answers.
 
         Args:
-            limit_s: how long it waits at most, from the last time when every coordinator was busy.
+            limit_s: how long it waits at most, look-ups included, from the last time when every coordinator was busy.
             busy_limit_s: the same while every coordinator answers that it still ends the id's last transaction.
             look: called at each try.
         """
@@ -168,7 +169,8 @@ class Coordinator:
         doubtful: set[int] = set()
         pause = RETRY_PAUSE_S
         while pending:
-            answers = self._ask({at: end_txn_request(txn, commit) for at, txn in pending.items()}, pending)
+            requests = {at: end_txn_request(txn, commit) for at, txn in pending.items()}
+            answers = self._ask(requests, pending, deadline - time.monotonic())
             for at, code in answers.items():
                 if code is None:
                     doubtful.add(at)
@@ -182,7 +184,7 @@ class Coordinator:
                 if now > looked_up + LOOK_UP_S:
                     wire.forget_coordinators(self._admin)
                     looked_up = now
-            if pending and now > (began + max(limit_s, busy_limit_s) if busy else deadline):
+            if pending and now + pause > (began + max(limit_s, busy_limit_s) if busy else deadline):
                 for at in pending:
                     code = answers[at]
                     ended[at] = EndTxnResult(Outcome.UNKNOWN, NO_ANSWER if code is None else code, True)
@@ -202,26 +204,28 @@ class Coordinator:
         deadline = time.monotonic() + limit_s
         pending = list(transactional_ids)
         while pending:
-            answers = self.fence_once(pending, timeout_ms)
+            answers = self.fence_once(pending, timeout_ms, deadline - time.monotonic())
             pending = [name for name, code in answers.items() if code != NONE]
             if pending:
-                if time.monotonic() > deadline:
+                if time.monotonic() + FENCE_PAUSE_S > deadline:
                     names = ", ".join(pending)
                     codes = [answers[name] for name in pending]
                     refused = next((code for code in codes if code is not None and of_code(code).permanent), None)
                     text = ", ".join(sorted(set(map(answered, codes))))
                     kind = KafkaError if refused is None else for_code(refused)
                     raise kind(f"could not fence {names} within {limit_s:g} s: {text}")
-                time.sleep(RETRY_PAUSE_S * 5)
+                time.sleep(FENCE_PAUSE_S)
 
-    def fence_once(self, transactional_ids: Iterable[str], timeout_ms: int) -> dict[str, int | None]:
-        """Asks once to fence every id. Returns the error codes, None where no answer came.
+    def fence_once(
+        self, transactional_ids: Iterable[str], timeout_ms: int, limit_s: float = REQUEST_TIMEOUT_MS / 1000
+    ) -> dict[str, int | None]:
+        """Asks once to fence every id. Returns the error codes, None where no answer came within `limit_s`.
 
         An ongoing transaction is fenced by this request, and its abort begins; the answer is CONCURRENT_TRANSACTIONS.
         Its coordinator remembers the abort until the next request for the id.
         """
         asked = {at: Transaction(name, -1, -1) for at, name in enumerate(transactional_ids)}
-        answers = self._ask({at: _init_producer_id(txn, timeout_ms) for at, txn in asked.items()}, asked)
+        answers = self._ask({at: _init_producer_id(txn, timeout_ms) for at, txn in asked.items()}, asked, limit_s)
         return {txn.transactional_id: answers[at] for at, txn in asked.items()}
 
     def describe(self, transactional_ids: Iterable[str]) -> dict[str, Transaction]:
@@ -338,10 +342,10 @@ class Coordinator:
         if codes != {NONE}:
             raise for_code(max(codes - {NONE}, default=-1))(f"WriteTxnMarkers for {place}: error codes {sorted(codes)}")
 
-    def _ask(self, requests: Mapping[int, Any], whose: Mapping[int, Transaction]) -> dict[int, int | None]:
+    def _ask(self, requests: Mapping[int, Any], whose: Mapping[int, Transaction], limit_s: float) -> wire.Answers:
         """Sends a request per transaction to its coordinator; returns error codes or None."""
         ids = {at: txn.transactional_id for at, txn in whose.items()}
-        return wire.ask_coordinators(self._admin, requests, ids, STALE_COORDINATOR)
+        return wire.ask_coordinators(self._admin, requests, ids, STALE_COORDINATOR, limit_s)
 
 
 def fence_all(coordinator: Coordinator, transactional_ids: Iterable[str], timeout_ms: int, limit_s: float) -> None:

@@ -6,6 +6,7 @@ kafka-python has no public call that sends a request to a transaction's coordina
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from importlib.metadata import version
@@ -31,6 +32,8 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 PRIVATE_NAMES = (
     "_manager.run",
     "_manager.send",
+    "_manager.call_soon",
+    "_manager.wait_for",
     "_manager.cluster._coordinators",
     "_manager.cluster.refresh_metadata",
     "_find_coordinator_ids",
@@ -79,20 +82,27 @@ def check_client(admin: Any) -> None:
             ) from None
 
 
-def ask_coordinators(admin: Any, requests: Mapping[int, Any], ids: Mapping[int, str], stale: Codes) -> Answers:
+def ask_coordinators(
+    admin: Any, requests: Mapping[int, Any], ids: Mapping[int, str], stale: Codes, limit_s: float
+) -> Answers:
     """Sends each request to the coordinator of its transactional id, all in flight at once.
 
-    Returns the error codes, None where no answer came. After an answer in `stale` the next request looks the
-    coordinator up again.
+    Returns the error codes, None where no answer came within `limit_s`, the look-up of the coordinators included. A
+    request without an answer may still arrive. After an answer in `stale` the next request looks the coordinator up
+    again.
     """
-    answers: Answers = admin._manager.run(_ask_coordinators, admin, requests, ids, stale)
+    deadline = time.monotonic() + limit_s
+    answers: Answers = admin._manager.run(_ask_coordinators, admin, requests, ids, stale, deadline)
     return answers
 
 
-async def _ask_coordinators(admin: Any, requests: Mapping[int, Any], ids: Mapping[int, str], stale: Codes) -> Answers:
+async def _ask_coordinators(
+    admin: Any, requests: Mapping[int, Any], ids: Mapping[int, str], stale: Codes, deadline: float
+) -> Answers:
     manager = admin._manager
+    find = manager.call_soon(admin._find_coordinator_ids, list(ids.values()), CoordinatorType.TRANSACTION)
     try:
-        nodes = await admin._find_coordinator_ids(list(ids.values()), key_type=CoordinatorType.TRANSACTION)
+        nodes = await _by(deadline, manager, find)
     except AuthorizationError as error:  # it stays, unlike every other failed look-up
         return dict.fromkeys(requests, error.errno)
     except KafkaError:
@@ -101,13 +111,18 @@ async def _ask_coordinators(admin: Any, requests: Mapping[int, Any], ids: Mappin
     answers: Answers = {}
     for at, future in sent.items():
         try:
-            answers[at] = (await future).error_code
+            answers[at] = (await _by(deadline, manager, future)).error_code
         except KafkaError:
             answers[at] = None
     for at, code in answers.items():
         if code in stale:
             manager.cluster._coordinators.pop((CoordinatorType.TRANSACTION, ids[at]), None)
     return answers
+
+
+async def _by(deadline: float, manager: Any, future: Any) -> Any:
+    """Waits for a result until `deadline`, of the monotonic clock; then raises KafkaTimeoutError."""
+    return await manager.wait_for(future, max(0.0, deadline - time.monotonic()) * 1000)
 
 
 def ask_coordinator(admin: Any, request: Any, kind: CoordinatorType, key: str) -> Any:

@@ -36,7 +36,7 @@ function costOf(setting, at, metric, low, high) {
     { class: "uncompared" },
     `${cardTitle(`${setting.sink}: ${metric.heading}`, setting)}. `,
     medians.map((each, number) => [number ? ", " : "", each]),
-    `; no run of ${COSTS.baseline.join(" ")} to compare with.`,
+    `; fewer than two rounds with ${COSTS.baseline.join(" ")}, so no ratio.`,
   );
 }
 
@@ -116,7 +116,7 @@ function absoluteOf(found, metric) {
 function ratioOf(row, at) {
   const found = row.ratio[at];
   if (isBaseline(row.configuration)) return ["1×", el("span", { class: "size" }, "the baseline")];
-  if (!found) return [el("span", { class: "none" }, NOT_MEASURED)];
+  if (!found) return [el("span", { class: "none" }, row.absolute[at] ? NO_RATIO : NOT_MEASURED)];
   const [middle, low, high, rounds, isClear] = found;
   if (low === null) return [times(middle), el("span", { class: "size" }, many(rounds, "round"))];
   const sign = middle > 1 ? "▲" : "▼";

@@ -2,6 +2,7 @@
 
 const HEADLINE = DATA.headline;
 const NOT_MEASURED = "not measured";
+const NO_RATIO = "no ratio";
 const PRICE_NAMES = { p99_ms: "p99 latency", s_per_million: "time per event", cpu_s: "CPU per event" };
 
 function showHeadline() {
@@ -57,10 +58,13 @@ function latencyCell(row) {
   return cellOf("", both(0), p50[1] === null ? null : el("span", { class: "wide" }, "at-least-once ", both(1)));
 }
 
+// Why a row has no ratio.
+const without = (row, name) => (row.costs[name][0] === null ? NOT_MEASURED : NO_RATIO);
+
 // `~`: the interval includes 1. A ratio of too few rounds has neither an interval nor a mark.
 function ratioCell(row, name, kind = "") {
   const found = row.costs[name][2];
-  if (!found) return cellOf(kind, el("span", { class: "none" }, NOT_MEASURED));
+  if (!found) return cellOf(kind, el("span", { class: "none" }, without(row, name)));
   const [middle, low, high, rounds, isClear] = found;
   if (low === null) return cellOf(kind, times(middle), many(rounds, "round"));
   return cellOf(
@@ -141,7 +145,7 @@ function showHeadlineChart() {
     parts.push(
       svgText(0, y + each / 2 + 4, DATA.configurations[row.configuration].sink, "sink"),
       line(0, y + each, all, y + each, "rule"),
-      costMark(ratios[at], x, y + each / 2),
+      costMark(row, x, y + each / 2),
       GUARANTEES.map((guarantee, number) =>
         killBar(row.kills[guarantee], guarantee, z, y + 2 + number * ((each - 4) / 3), (each - 4) / 3, !isNarrow),
       ),
@@ -154,8 +158,9 @@ function showHeadlineChart() {
   );
 }
 
-function costMark(found, x, y) {
-  if (!found) return svgText(x(0) + 4, y + 4, NOT_MEASURED, "tick");
+function costMark(row, x, y) {
+  const found = row.costs.p99_ms[2];
+  if (!found) return svgText(x(0) + 4, y + 4, without(row, "p99_ms"), "tick");
   const [middle, low, high, , isClear] = found;
   const whisker = low === null ? null : [low, high];
   return [

@@ -217,7 +217,7 @@ def test_selected_metric_is_displayed(page: Page) -> None:
 
 def test_sweeps_are_closed_in_order_and_stay_open_when_redrawn(shared: Page, tmp_path: Path) -> None:
     made = [*series("full"), *swept("t", "trigger_ms", 30000, 5000, 100), *series("x", warmup_s=3.0)]
-    shared.open(publish(sample_reports.write(tmp_path, made))[0].as_uri())
+    shared.open(publish(sample_reports.write(tmp_path, made)).files[0].as_uri())
     for part, what in (("costs", "caption"), ("latencies", "figcaption")):
         titles = shared.run(
             f"[...document.querySelectorAll('#{part} {what}')].filter((each) => !each.closest('figure details'))"
@@ -238,6 +238,17 @@ def test_sweeps_are_closed_in_order_and_stay_open_when_redrawn(shared: Page, tmp
     )
     click(shared, chip("metric", "batch_ms"))
     assert shared.run("document.querySelectorAll('#costs details.sweep[open]').length") == 1
+    assert shared.complaints == []
+
+
+def test_single_rounds_have_figures_and_no_ratio(shared: Page, tmp_path: Path) -> None:
+    shared.open(publish(sample_reports.write(tmp_path, series("full", rounds=1))).files[0].as_uri())
+    costs, headline, chart = (
+        shared.run(f"document.getElementById('{part}').textContent") for part in ("costs", "headline", "headline-chart")
+    )
+    assert "; fewer than two rounds with at-least-once acknowledged, so no ratio." in costs
+    assert "no ratio" in headline and "no ratio" in chart
+    assert "single rounds of equal cells" in shared.run("document.getElementById('cost').textContent")
     assert shared.complaints == []
 
 
@@ -299,7 +310,7 @@ def test_page_without_its_data_reports_it(shared: Page, address: str, tmp_path: 
 
 def test_older_reports_draw_a_page(shared: Page, tmp_path: Path) -> None:
     made = [sample_reports.older(each) for each in reports()]
-    shared.open(publish(sample_reports.write(tmp_path, made))[0].as_uri())
+    shared.open(publish(sample_reports.write(tmp_path, made)).files[0].as_uri())
     shared.settle()
     assert shared.complaints == []
     assert "has a timeline" in shared.run("document.getElementById('timelines').innerText")

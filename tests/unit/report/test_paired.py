@@ -84,17 +84,22 @@ def test_rounds_of_several_series_are_never_mixed() -> None:
 
 
 def test_a_run_that_was_not_kept_is_not_compared() -> None:
-    reports = rounds(8.0, 10.0)
+    reports = rounds(8.0, 10.0, 12.0)
     reports[1]["verdict"] = "broken"
-    assert extra(reports).rounds == (10.0,)
-    assert paired.difference(only(reports[:2]), BATCH, OF) is None
+    assert extra(reports).rounds == (10.0, 12.0)
     with pytest.raises(ValueError, match="no rounds"):
         paired.bootstrap([])
 
 
-@pytest.mark.parametrize(("events", "compared"), [(9_800, 2), (9_799, 1), (10_205, 1), (None, 2)])
+def test_a_single_round_shows_no_difference_and_no_ratio() -> None:
+    single = only(rounds(8.0))
+    assert (paired.difference(single, BATCH, OF), paired.ratio(single, BATCH, OF)) == (None, None)
+    assert paired.most_rounds(rounds(8.0)) == (1, 0)
+
+
+@pytest.mark.parametrize(("events", "compared"), [(9_800, 3), (9_799, 2), (10_205, 2), (None, 3)])
 def test_runs_with_different_loads_are_not_compared(events: int | None, compared: int) -> None:
-    reports = [{**each, "events": {"in_topic": 10_000}} for each in rounds(8.0, 10.0)]
+    reports = [{**each, "events": {"in_topic": 10_000}} for each in rounds(8.0, 10.0, 12.0)]
     reports[1]["events"] = {"in_topic": events}
     assert len(extra(reports).rounds) == compared
 

@@ -30,6 +30,7 @@ class FakeSupervisor:
         self.is_running = self.server_down = self.fault_active = self.starting = False
         self.restarts = self.hits_handled = self.random_kills_left = 0
         self.last_death: str | None = None
+        self.kill_due = False
 
     def note(self, event: str, **_fields: Any) -> None:
         self.noted.append(event)
@@ -41,6 +42,8 @@ class FakeSupervisor:
     def watch(self) -> None:
         self.noted.append("watched")
         self.server_down = False
+        if self.kill_due:
+            self.kill_due, self.random_kills_left = False, self.random_kills_left - 1
 
     def start(self, _config: object = None) -> None:
         self.noted.append("started")
@@ -50,6 +53,9 @@ class FakeSupervisor:
 
     def begin_random_kills(self) -> None:
         pass
+
+    def hasten_random_kill(self) -> None:
+        self.kill_due = self.random_kills_left > 0
 
     def stop(self) -> None:
         self.noted.append("stopped")

@@ -35,6 +35,29 @@ def test_only_a_run_whose_pipeline_is_not_starting_has_stalled(
     assert run.fake.noted == [end]
 
 
+def drained(folder: Path, interrupted: bool = False, read: int = 10_000) -> FakeRun:
+    """A run whose load is over, with two random kills left. Its pipeline has read so many of 10,000 events."""
+    run = FakeRun(folder, replace(CELL, sessions=0, random_kills=2), interrupted)
+    run.progress.position = {"0": read}
+    run.fake.child, run.fake.is_running, run.fake.random_kills_left = object(), True, 2
+    run._drain()
+    return run
+
+
+def test_kills_that_are_left_when_all_is_read_come_at_once(tmp_path: Path) -> None:
+    assert drained(tmp_path).fake.noted == ["watched", "watched", "drained"]
+
+
+@pytest.mark.parametrize(("interrupted", "read", "end"), [(True, 10_000, "interrupted"), (False, 9_999, "stalled")])
+def test_kills_keep_their_times_while_there_is_work_and_after_an_interruption(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted: bool, read: int, end: str
+) -> None:
+    monkeypatch.setattr(limits, "STANDSTILL_S", 0.1)
+    monkeypatch.setattr(module, "INTERRUPTED_DRAIN_S", 0.1)
+    run = drained(tmp_path, interrupted, read)
+    assert (run.fake.random_kills_left, run.fake.noted[-1]) == (2, end)
+
+
 @pytest.mark.parametrize("load_started", [False, True])
 def test_an_interrupted_start_has_nothing_to_report(tmp_path: Path, load_started: bool) -> None:
     run = FakeRun(tmp_path, interrupted=True)

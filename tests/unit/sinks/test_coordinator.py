@@ -21,6 +21,7 @@ from kafka.errors import (
 
 from oncebench.sinks.kafka import coordinator as coordinators
 from oncebench.sinks.kafka.coordinator import Coordinator, Outcome, Transaction
+from oncebench.sinks.kafka.wire import Answers
 
 
 class Answering:
@@ -166,14 +167,14 @@ class Ending(Coordinator):
         self._admin = Loading()
         self._until, self._answers = time.monotonic() + busy_s, list(answers)
 
-    def _ask(self, requests: Mapping[int, Any], whose: Mapping[int, Transaction]) -> dict[int, int | None]:
+    def _ask(self, _requests: Mapping[int, Any], whose: Mapping[int, Transaction], _limit_s: float) -> Answers:
         busy = time.monotonic() < self._until
         return dict.fromkeys(whose, coordinators.CONCURRENT_TRANSACTIONS if busy else self._answers.pop(0))
 
 
 def test_a_role_that_moves_after_a_busy_time_has_the_whole_limit() -> None:
-    ending = Ending(0.3, 16, 15, 0)
-    (ended,) = ending.end([Transaction("a", 7, 1)], commit=True, limit_s=0.25, busy_limit_s=60.0)
+    ending = Ending(0.6, 16, 15, 0)
+    (ended,) = ending.end([Transaction("a", 7, 1)], commit=True, limit_s=0.5, busy_limit_s=60.0)
     assert ended.outcome is Outcome.DONE
 
 

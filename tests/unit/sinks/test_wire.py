@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 from importlib.metadata import version
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,10 @@ import pytest
 from kafka.admin import KafkaAdminClient
 from kafka.cluster import ClusterMetadata
 from kafka.errors import KafkaError
+from kafka.future import Future
 from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+from kafka.protocol.metadata import CoordinatorType
 
 from oncebench.delivery.errors import RefusedStart
 from oncebench.sinks.kafka import coordinator, wire
@@ -20,9 +24,8 @@ from oncebench.sinks.kafka import coordinator, wire
 def client() -> Any:
     """The installed kafka-python's own classes, without a connection."""
     names = {"_coordinators": ClusterMetadata()._coordinators, "refresh_metadata": ClusterMetadata.refresh_metadata}
-    manager = SimpleNamespace(
-        run=KafkaConnectionManager.run, send=KafkaConnectionManager.send, cluster=SimpleNamespace(**names)
-    )
+    methods = {name: getattr(KafkaConnectionManager, name) for name in ("run", "send", "call_soon", "wait_for")}
+    manager = SimpleNamespace(**methods, cluster=SimpleNamespace(**names))
     return SimpleNamespace(
         _manager=manager,
         _find_coordinator_ids=KafkaAdminClient._find_coordinator_ids,
@@ -72,3 +75,36 @@ def test_a_client_that_reaches_no_cluster_leaves_no_thread() -> None:
     for thread in [thread for thread in threading.enumerate() if thread not in before]:
         thread.join(10)
         assert not thread.is_alive()
+
+
+class Silent:
+    """kafka-python's client on its own event loop. Broker 0 answers at once, and broker 1 never does."""
+
+    def __init__(self, finds: bool) -> None:
+        self.finds = finds
+        self._net = NetworkSelector()
+        self._manager = KafkaConnectionManager(self._net, bootstrap_servers="127.0.0.1:1")
+        self._manager.send = lambda _request, node_id: self.answer(node_id)
+        self._net.start()
+
+    def answer(self, broker: int) -> Future:
+        return Future() if broker else Future().success(SimpleNamespace(error_code=0))
+
+    async def _find_coordinator_ids(self, names: list[str], _kind: CoordinatorType) -> dict[str, int]:
+        await self.answer(0 if self.finds else 1)
+        return {name: int(name) for name in names}
+
+    def close(self) -> None:
+        self._manager.close()
+        self._net.stop()
+
+
+@pytest.mark.parametrize(("finds", "answers"), [(False, {5: None, 6: None}), (True, {5: None, 6: 0})])
+def test_the_limit_holds_for_the_look_up_and_for_the_answers(finds: bool, answers: wire.Answers) -> None:
+    got: list[wire.Answers] = []
+    with closing(Silent(finds)) as admin:
+        asked = (admin, {5: "request", 6: "request"}, {5: "1", 6: "0"}, coordinator.STALE_COORDINATOR, 0.1)
+        asking = threading.Thread(target=lambda: got.append(wire.ask_coordinators(*asked)), daemon=True)
+        asking.start()
+        asking.join(10)  # far more than the limit
+    assert got == [answers]

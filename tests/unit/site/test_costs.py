@@ -51,9 +51,15 @@ def test_interval_across_one_is_no_clear_difference() -> None:
     assert of["ratio"][BATCH][4] == of["difference"][BATCH][4] == 0
 
 
-def test_one_round_has_no_interval() -> None:
+def test_two_rounds_have_no_interval() -> None:
+    _, of = rows(rounds(8.0, 8.0))
+    assert of["ratio"][BATCH] == [1.06, None, None, 2, 0]
+    assert of["absolute"][BATCH] == [158, None, None, 2]
+
+
+def test_one_round_has_figures_and_no_ratio() -> None:
     _, of = rows(rounds(8.0))
-    assert of["ratio"][BATCH] == [1.08, None, None, 1, 0]
+    assert (of["ratio"][BATCH], of["difference"][BATCH]) == (None, None)
     assert of["absolute"][BATCH] == [108, None, None, 1]
 
 
@@ -117,12 +123,14 @@ def test_figures_have_four_digits_and_no_empty_fraction() -> None:
     assert [short(value) for value in (None, 1.0, 1234.56, 0.0123456, 2.5)] == [None, 1, 1235, 0.01235, 2.5]
 
 
-def test_csv_costs_of_one_round_have_no_interval() -> None:
+def test_csv_costs_of_one_round_have_no_ratio() -> None:
     one = [line.split(",") for line in csv_tables.costs(rounds(8.0)).splitlines() if ",batch_ms," in line]
     assert [line[-7:] for line in one] == [
         ["1", "100.0", "", "", "", "", ""],
-        ["1", "108.0", "", "", "1.08", "", ""],
+        ["1", "108.0", "", "", "", "", ""],
     ]
+    two = [line.split(",") for line in csv_tables.costs(rounds(8.0, 8.0)).splitlines() if ",batch_ms," in line]
+    assert two[1][-7:] == ["2", "158.0", "", "", "1.06", "", ""]
 
 
 def test_csv_costs_name_the_machine_where_it_differs() -> None:

@@ -167,7 +167,7 @@ def test_table_without_content_is_removed(tmp_path: Path) -> None:
 def test_publishing_writes_page_and_tables_only(tmp_path: Path) -> None:
     folder = sample_reports.write(tmp_path, some())
     before = sorted(folder.rglob("*.jsonl"))
-    written = write.publish(folder)
+    written = write.publish(folder).files
     assert [str(path.relative_to(folder)) for path in written[:2]] == ["index.html", "data.js"]
     assert sorted(folder.rglob("*.jsonl")) == before
     assert sorted(path for path in folder.rglob("*") if path.is_file() and path not in before) == sorted(written)
@@ -187,6 +187,7 @@ def test_added_file_may_grow_but_not_change(tmp_path: Path) -> None:
     take_in([mine], published)
     assert len(stored_in(published)) == 2
     assert take_in([published], published) == []  # a file is not copied onto itself
+    assert take_in([mine], published) == []  # nor one with the same reports
     mine.write_text(second)
     with pytest.raises(UserError, match="holds other reports"):
         take_in([mine], published)
@@ -203,7 +204,7 @@ def test_a_series_with_other_engines_has_a_table_of_its_own(tmp_path: Path) -> N
     mine.write_text(json.dumps(flink) + "\n" + json.dumps(spark) + "\n")
     assert take_in([mine], folder) == [folder / "engines" / "headline.jsonl"]
     assert len(stored_in(folder)) == len(made), "no figure of the suite's own tables is from it"
-    written = write.publish(folder)
+    written = write.publish(folder).files
     assert folder / "tables" / "engines.md" in written
     (shown,) = read((folder / "data.js").read_text())["engines"]
     assert [row["engine"] for row in shown["rows"]] == ["Flink", "Spark, our sink"]
@@ -247,7 +248,7 @@ def test_a_folder_gives_its_series_of_engines_too(tmp_path: Path) -> None:
 
 def test_a_page_without_other_engines_has_no_table_of_them(tmp_path: Path) -> None:
     folder = sample_reports.write(tmp_path, some())
-    assert folder / "tables" / "engines.md" not in write.publish(folder)
+    assert folder / "tables" / "engines.md" not in write.publish(folder).files
     assert read((folder / "data.js").read_text())["engines"] == []
 
 
@@ -281,3 +282,9 @@ def test_publishing_into_a_clone_prints_how_to_undo_it(
     done = CliRunner().invoke(cli, ["table", "--publish"])
     assert done.exit_code == 0
     assert ("`git checkout results && git clean -f results`" in done.stderr) is in_git
+    again = CliRunner().invoke(cli, ["table", "--publish"])
+    assert (again.stdout, again.stderr) == (done.stdout, ""), "nothing has changed, so there is nothing to undo"
+    Path("results/tables/sustained.md").write_text("of an earlier publication")
+    deleted = CliRunner().invoke(cli, ["table", "--publish"])
+    assert ("git checkout" in deleted.stderr) is in_git
+    assert not Path("results/tables/sustained.md").exists()

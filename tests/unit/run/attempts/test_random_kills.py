@@ -49,6 +49,38 @@ def test_random_kills_have_random_waiting_times(world: World) -> None:
     assert module.RANDOM_KILL_MEAN_S / 2 < sum(waits) / len(waits) < 2 * module.RANDOM_KILL_MEAN_S
 
 
+def test_hastened_kills_come_at_the_next_look_and_each_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, random_kills=2)
+    monkeypatch.setattr(process, "start", world.start)
+    with world.supervisor as supervisor:
+        supervisor.start()
+        supervisor.begin_random_kills()
+        for left in (1, 0):
+            world.runs()
+            supervisor.watch()  # draws the time of the kill
+            supervisor.hasten_random_kill()
+            supervisor.watch()
+            assert supervisor.random_kills_left == left
+            supervisor.watch()
+            assert world.attempts[-1].alive
+        world.runs()
+        supervisor.hasten_random_kill()
+        supervisor.watch()
+    assert world.events() == ["pipeline-started", *["random-kill", "pipeline-started"] * 2]
+
+
+def test_a_dead_attempt_hastens_no_kill_of_the_next_one(world: World) -> None:
+    world.runs()
+    world.supervisor.begin_random_kills()
+    world.attempts[0].dies(-11)
+    world.supervisor.hasten_random_kill()
+    for _ in range(3):
+        world.supervisor.watch()
+    assert world.events() == ["pipeline-started", "pipeline-failed", "pipeline-started"]
+
+
 def test_a_random_kill_records_the_last_failpoint_of_its_attempt(world: World) -> None:
     world.passes("mid-write", 7)
     assert kill_at_random(world)["landed"] == {"point": "mid-write", "batch": 7}
