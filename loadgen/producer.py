@@ -28,7 +28,7 @@ from loadgen.ledger import Ledger, Plan
 from loadgen.meeting import meet
 from loadgen.replay.events import Replay, schedule_in_order
 from loadgen.schedule import Block, schedule
-from loadgen.session import encode, partitions
+from loadgen.session import encode, next_step, partitions
 from loadgen.status import Status, Summary, lateness
 from loadgen.workloads import LATE_BY_US, WORKLOADS, Order
 from oncebench.kafka_repair.addresses import Repair
@@ -44,10 +44,6 @@ TICK_S = 0.001
 
 SLICE = 256
 """Events that share one `sent_us` and go out between two polls for answers: well under 2 ms of work."""
-
-ENCODED = 1_024
-ENCODED_BYTES = 131_072
-"""So many events at most, or about so many bytes, are encoded at a time: 1 to 3 ms of work make no event late."""
 
 STATUS_EVERY_US = 250_000
 
@@ -147,11 +143,6 @@ def _planned(config: LoadConfig) -> Iterator[Block]:
     if config.replayed is not None:
         return schedule_in_order(config.events, config.parsed_shape())
     return schedule(config.seed, config.sessions, config.parsed_shape(), config.events_per_session)
-
-
-def next_step(encoded: Sequence[str | bytes]) -> int:
-    """Returns how many events to encode next, if they are about as long as those that were encoded last."""
-    return min(ENCODED, max(1, len(encoded) * ENCODED_BYTES // sum(map(len, encoded))))
 
 
 def _encoder(config: LoadConfig) -> Encoder:

@@ -13,9 +13,10 @@ import pytest
 from loadgen.config import LoadConfig, Replayed
 from loadgen.errors import ConfigError
 from loadgen.pacing import parse_shape
-from loadgen.producer import ENCODED, ENCODED_BYTES, next_step, plan_load
+from loadgen.producer import plan_load
 from loadgen.replay.events import Replay, schedule_in_order
 from loadgen.replay.file import MAX_EVENT_BYTES, RecordFile
+from loadgen.session import ENCODED, ENCODED_BYTES, next_step
 from loadgen.share import Share
 
 
