@@ -84,7 +84,8 @@ def jars(bundle: str) -> tuple[Path, ...]:
         with locked("jars"):
             missing = [artifact for artifact in wanted if not is_verified(artifact)]
             if missing:
-                _LOG.info("fetching %d jars for %s into %s", len(missing), bundle, cache_dir())
+                number = f"{len(missing)} jar{'' if len(missing) == 1 else 's'}"
+                _LOG.info("fetching %s for %s into %s", number, bundle, cache_dir())
             with ThreadPoolExecutor(_PARALLEL_DOWNLOADS) as pool:
                 list(pool.map(_fetch, missing))
     return tuple(map(_cache_path, wanted))

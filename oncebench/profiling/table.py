@@ -57,9 +57,10 @@ def _split(ms: float, samples: Mapping[str, int], parts: Iterable[str]) -> dict[
 
 
 def table(parts: Mapping[str, float]) -> str:
-    """Returns the Markdown table of `cpu_by_part`."""
+    """Returns the Markdown table of `cpu_by_part`, the largest part first."""
     total = sum(parts.values())
-    rows = [f"| {part} | {ms:.1f} | {ms / total:.0%} |" for part, ms in parts.items()]
+    largest_first = sorted(parts.items(), key=lambda item: item[1], reverse=True)
+    rows = [f"| {part} | {ms:.1f} | {ms / total:.0%} |" for part, ms in largest_first]
     head = ("| part | CPU ms per batch | share |", "|---|---:|---:|")
     return "\n".join((*head, *rows, f"| all | {total:.1f} | 100% |"))
 

@@ -27,6 +27,7 @@ from oncebench.experiments.workspace import bytes_needed
 from oncebench.lab.lab import open_lab
 from oncebench.lab.spark.cluster import FOLDER
 from oncebench.live.status import LOADING, Phase, RunStatus
+from oncebench.live.streams import outlive_readers
 from oncebench.live.view import view
 from oncebench.measure import BULKY, exit_code, measure
 from oncebench.record.json_lines import read_lines
@@ -149,4 +150,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    outlive_readers()
     sys.exit(main())

@@ -12,6 +12,7 @@ ratio of the last third to the first third after FIRST_S seconds.
 Limit: the broker keeps all of the run's events, so its page cache and its index files grow with the load.
 """
 
+import argparse
 import json
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from statistics import median
 import numpy as np
 import psutil
 
+from oncebench.live.streams import outlive_readers
 from oncebench.measure import LATENCIES
 from oncebench.sinks.kafka.coordinator import Coordinator
 
@@ -137,5 +139,13 @@ def main(minutes: float, rate: int) -> None:
         print_growth(taken, folder)
 
 
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tools.long_runs.growth")
+    parser.add_argument("minutes", nargs="?", type=float, default=MINUTES, help="Duration of the load in minutes.")
+    parser.add_argument("rate", nargs="?", type=int, default=RATE, help="Events per second.")
+    return parser
+
+
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else MINUTES, int(sys.argv[2]) if len(sys.argv) > 2 else RATE)
+    outlive_readers()
+    main(**vars(_parser().parse_args()))

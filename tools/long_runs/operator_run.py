@@ -41,6 +41,7 @@ from oncebench.experiments.workspace import bytes_needed
 from oncebench.faults.server import KAFKA, POSTGRES
 from oncebench.lab.lab import Lab, open_lab
 from oncebench.live.status import LOADING, Phase, RunStatus
+from oncebench.live.streams import outlive_readers
 from oncebench.live.view import view
 from oncebench.measure import BULKY, exit_code, measure
 from oncebench.record.json_lines import read_lines
@@ -362,4 +363,5 @@ def _clock(t_us: int) -> str:
 
 
 if __name__ == "__main__":
+    outlive_readers()
     sys.exit(main())

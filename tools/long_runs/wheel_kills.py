@@ -43,6 +43,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from oncebench.downloads.java import find_java
 from oncebench.errors import ExitCode
+from oncebench.live.streams import outlive_readers
 from oncebench.processes import child
 from oncebench.processes.child import Child, tail
 from oncebench.servers.kafka.broker import start_kafka
@@ -299,4 +300,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    outlive_readers()
     sys.exit(main())

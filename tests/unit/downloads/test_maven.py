@@ -93,6 +93,18 @@ def test_an_unchanged_jar_is_not_hashed_again(repository: Repository, monkeypatc
     assert all(map(maven.is_verified, maven.artifacts("pair")))
 
 
+def test_a_download_is_announced_with_its_number_of_jars(
+    repository: Repository, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "oncebench")
+    maven.jars("pair")[0].unlink()
+    maven.jars("pair")
+    assert [text.partition(" into ")[0] for text in caplog.messages] == [
+        "fetching 2 jars for pair",
+        "fetching 1 jar for pair",
+    ]
+
+
 @pytest.mark.parametrize("damage", [b"", b"FIRST" + JARS["one"][5:], JARS["one"][:-1]], ids=["empty", "changed", "cut"])
 def test_a_damaged_jar_is_fetched_again(repository: Repository, damage: bytes) -> None:
     jar = maven.jars("pair")[0]

@@ -77,8 +77,8 @@ def test_a_server_of_the_sink_has_its_own_row_and_an_idle_part_has_none() -> Non
     assert "oncebench itself" not in found
 
 
-def test_the_table_ends_with_the_sum() -> None:
-    assert table({"a": 30.0, "b": 10.0}).splitlines()[2:] == [
+def test_the_table_has_the_largest_part_first_and_ends_with_the_sum() -> None:
+    assert table({"b": 10.0, "a": 30.0}).splitlines()[2:] == [
         "| a | 30.0 | 75% |",
         "| b | 10.0 | 25% |",
         "| all | 40.0 | 100% |",

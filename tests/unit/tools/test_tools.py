@@ -1,9 +1,12 @@
-"""Every tool has a docstring with its command and duration, and plots are written to docs/plots."""
+"""Every tool has a docstring with its command and duration, and a long run outlives its reader."""
 
 from __future__ import annotations
 
 import ast
 import importlib
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,6 +29,29 @@ def test_tool_can_be_imported(name: str) -> None:
     if name in ("plots", "detectable_change"):
         pytest.importorskip("matplotlib" if name == "plots" else "asv", reason="needs an extra")
     importlib.import_module(f"tools.{name}")  # hand_check is a script: it runs when imported
+
+
+# `plain_count` uses no code of the library, and its caller reads its lines.
+LONG_RUNS = sorted(
+    path.stem
+    for path in (ROOT / "tools" / "long_runs").glob("*.py")
+    if "__main__" in path.read_text() and path.stem != "plain_count"
+)
+
+
+@pytest.mark.parametrize("name", LONG_RUNS)
+def test_a_long_run_outlives_the_reader_of_its_output(name: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", f"tools.long_runs.{name}", "--help"]
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}  # argparse ignores the errors of an unbuffered write
+    try:
+        done = subprocess.run(
+            command, stdout=writing, stderr=subprocess.PIPE, cwd=ROOT, env=buffered, text=True, check=False
+        )
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_known_slowdown_finds_the_code_that_it_changes() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from oncebench.faults.link import COME_LIMIT_S, link_to
 from oncebench.faults.server import KAFKA
 from oncebench.processes import child as process
 from oncebench.run.attempts import random_kills as module
+from oncebench.run.attempts.supervisor import Supervisor
 from oncebench.servers.proxy.tcp import Catch
 from tests.unit.run.attempts.fake_attempts import World
 
@@ -177,15 +179,9 @@ class EndsTheWait(Link):
         self.happens()
 
 
-def test_a_death_during_the_wait_for_a_commit_is_no_random_kill(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def dies() -> None:
-        world.attempts[0].log.write_text("stopped: the disk is full\n")
-        world.attempts[0].dies(1)
-
-    link = EndsTheWait(dies)
-    world = World(tmp_path, random_kills=1, outage_s=60.0, servers={link_to(KAFKA): link})
+@contextmanager
+def waiting_for_a_commit(world: World, link: EndsTheWait, monkeypatch: pytest.MonkeyPatch) -> Iterator[Supervisor]:
+    """Runs until a random kill waits for a commit, and until what `link` lets happen has ended the wait."""
     monkeypatch.setattr(process, "start", world.start)
     monkeypatch.setattr(module, "RANDOM_KILL_MEAN_S", 1e-6)
     began = time.monotonic()
@@ -195,9 +191,22 @@ def test_a_death_during_the_wait_for_a_commit_is_no_random_kill(
         world.runs()
         while not link.caught:
             supervisor.watch()
+        yield supervisor
+    assert time.monotonic() - began < COME_LIMIT_S
+
+
+def test_a_death_during_the_wait_for_a_commit_is_no_random_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies() -> None:
+        world.attempts[0].log.write_text("stopped: the disk is full\n")
+        world.attempts[0].dies(1)
+
+    link = EndsTheWait(dies)
+    world = World(tmp_path, random_kills=1, outage_s=60.0, servers={link_to(KAFKA): link})
+    with waiting_for_a_commit(world, link, monkeypatch) as supervisor:
         assert (supervisor.random_kills_left, supervisor.fault_active) == (1, False)
         supervisor.watch()
-    assert time.monotonic() - began < COME_LIMIT_S
     assert world.events() == ["pipeline-started", "pipeline-failed", "pipeline-started"]
     assert (world.timeline()[1]["exit_code"], world.timeline()[1]["why"]) == (1, "stopped: the disk is full")
     assert [catch.forgotten for catch in link.caught] == [True]
@@ -209,18 +218,9 @@ def test_an_interruption_ends_the_wait_for_a_commit_without_a_kill(
     interrupted = threading.Event()
     link = EndsTheWait(interrupted.set)
     world = World(tmp_path, random_kills=1, outage_s=60.0, servers={link_to(KAFKA): link}, interrupted=interrupted)
-    monkeypatch.setattr(process, "start", world.start)
-    monkeypatch.setattr(module, "RANDOM_KILL_MEAN_S", 1e-6)
-    began = time.monotonic()
-    with world.supervisor as supervisor:
-        supervisor.start()
-        supervisor.begin_random_kills()
-        world.runs()
-        while not link.caught:
-            supervisor.watch()
+    with waiting_for_a_commit(world, link, monkeypatch) as supervisor:
         assert (supervisor.random_kills_left, supervisor.fault_active, world.attempts[0].alive) == (1, False, True)
         supervisor.stop()
-    assert time.monotonic() - began < COME_LIMIT_S
     assert world.events() == ["pipeline-started", "pipeline-stopped"]
 
 
