@@ -97,7 +97,7 @@ def test_lateness_over_all_generators_counts_each_event_once(one: Path, two: Pat
     assert several["events_per_s"] == pytest.approx(alone["events_per_s"], rel=0.001)
     assert [each["lateness_ms"]["max"] for each in several["processes"]] == [91.0, 92.0]
     assert several["slowest"] == 2
-    assert set(alone) == {"lateness_ms", "sent_share", "failed", "unknown", "events_per_s"}
+    assert set(alone) == {"lateness_ms", "sent_share", "failed", "unknown", "events_per_s", "queue_full_s"}
 
 
 def test_failed_and_unanswered_events_count_in_the_section_of_their_generator(one: Path, two: Path) -> None:

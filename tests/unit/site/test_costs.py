@@ -64,7 +64,7 @@ def test_one_round_has_figures_and_no_ratio() -> None:
 
 
 def test_a_ratio_is_rounded_once() -> None:
-    _, of = rows(rounds(63.4792))
+    _, of = rows(rounds(63.4792, 126.9584))
     assert f"{of['ratio'][BATCH][0]:.2f}" == "1.63"  # from 1.635 it would be 1.64
 
 
