@@ -44,7 +44,7 @@ class RunSettings:
         results: gets the report of each run.
         place: the work dir, which must be new or empty.
         keep: whether the large files of a run stay in the work dir.
-        start_timeout_s: see `Lab`.
+        start_timeout_s: see `Lab`. A call of the user's reader or set-up may take as long.
     """
 
     request: Request
@@ -71,16 +71,18 @@ class RunSettings:
         return open_series(expected, self.results, None, self.place, self.keep, self.start_timeout_s)
 
 
-def check(given: Mapping[str, Any]) -> None:
-    """Loads the user's functions in a process of their own.
+def check(given: Mapping[str, Any], start_timeout_s: float) -> None:
+    """Loads the user's functions in a process of their own, each within `start_timeout_s`.
 
     Raises:
         UserMistake: a function cannot be loaded or called.
+        TooSlow: a function was not loaded in time.
     """
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "output"
         output.mkdir()
-        target = {**given, "run": "check", "folder": str(output), "kafka": "", "columns": SCHEMA.names}
+        target = {**given, "run": "check", "folder": str(output), "kafka": "", "columns": SCHEMA.names,
+                  "limit_s": start_timeout_s}  # fmt: skip
         with closing(Functions(target)) as functions:
             functions.check()
 

@@ -23,7 +23,7 @@ from oncebench.commands.shared.options import (
     MAX_FIRST_SEED,
     GroupedCommand,
     keep_option,
-    start_timeout_option,
+    start_timeout,
     work_dir_option,
 )
 from oncebench.commands.shared.utf8 import refuse_other_bytes
@@ -122,7 +122,7 @@ from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
 )
 @work_dir_option
 @keep_option
-@start_timeout_option
+@start_timeout("A function may also take as long to load, and so may a call of --reader or --setup.")
 def certify(
     function: str,
     spark_format: str,
@@ -175,9 +175,9 @@ def certify(
     refuse_unwritable("--certificate", certificate_path)
     refuse_unwritable("--junit", junit_path)
     refuse_unwritable_results("--results", results_folder)
-    check(given)
+    check(given, start_timeout_s)
     if beside:
-        check({**given, "write": beside})
+        check({**given, "write": beside}, start_timeout_s)
     request = Request(given, seed, require, beside)
     results = Results(results_folder, f"certify-{stamp()}")
     settings = RunSettings(request, results, work_dir or default_work_dir("certify"), keep, start_timeout_s)
