@@ -43,7 +43,7 @@ class RunSettings:
     Attributes:
         request: the sink and the seed.
         results: gets the report of each run.
-        workspace: where the runs take place.
+        workspace: where the runs take place. A call of the user's reader or set-up may take as long as a start.
     """
 
     request: Request
@@ -68,16 +68,18 @@ class RunSettings:
         return open_series(expected, self.results, self.workspace)
 
 
-def check(given: Mapping[str, Any]) -> None:
-    """Loads the user's functions in a process of their own.
+def check(given: Mapping[str, Any], start_timeout_s: float) -> None:
+    """Loads the user's functions in a process of their own, each within `start_timeout_s`.
 
     Raises:
         UserMistake: a function cannot be loaded or called.
+        TooSlow: a function was not loaded in time.
     """
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "output"
         output.mkdir()
-        target = {**given, "run": "check", "folder": str(output), "kafka": "", "columns": SCHEMA.names}
+        target = {**given, "run": "check", "folder": str(output), "kafka": "", "columns": SCHEMA.names,
+                  "limit_s": start_timeout_s}  # fmt: skip
         with closing(Functions(target)) as functions:
             functions.check()
 

@@ -126,7 +126,7 @@ def _made(
     """Makes the topics of a run, opens its timeline, and puts its parts together."""
     run = f"ob-{time.strftime('%H%M%S')}-{uuid.uuid4().hex[:6]}"
     sink = suite_sinks()[cell.sink]
-    topics = make_topics(cell, lab.kafka, run, folder)
+    topics = make_topics(cell, lab.kafka, run, folder, lab.start_timeout_s)
     # The output topic of a sink has the same settings as the input topic.
     durability = lab.durability(topics.input, sink.traits.services)
     config = pipeline_config(cell, lab, links.kafka, topics, run, folder)

@@ -37,8 +37,8 @@ class Topics:
         return {"input": self.input, "output": str(self.target["output"]), "quarantine": self.quarantine}
 
 
-def make_topics(cell: Cell, kafka: Kafka, run: str, folder: Path) -> Topics:
-    """Creates the topics and the target of `run`, whose files are in `folder`."""
+def make_topics(cell: Cell, kafka: Kafka, run: str, folder: Path, start_timeout_s: float) -> Topics:
+    """Creates the topics and the target of `run`, whose files are in `folder`; `start_timeout_s`: see `Place`."""
     own = folder / OUTPUT
     own.mkdir(exist_ok=True)
 
@@ -54,6 +54,7 @@ def make_topics(cell: Cell, kafka: Kafka, run: str, folder: Path) -> Topics:
         schema=schema_of(cell.workload),
         key=KEY,
         black_box=cell.black_box,
+        start_timeout_s=start_timeout_s,
     )
     return Topics(
         make(f"{run}.in"),

@@ -29,6 +29,7 @@ class Place:
         schema: columns of the rows.
         key: the column that names a row's session, for readers of sinks that have no record key.
         black_box: see `Cell.black_box`; other sinks ignore it.
+        start_timeout_s: how long a user's function may give no answer. None: as long as the sink allows.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Place:
     schema: StructType
     key: str
     black_box: str = ""
+    start_timeout_s: float | None = None
 
 
 @dataclass(frozen=True)

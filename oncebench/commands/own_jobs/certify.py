@@ -7,6 +7,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from oncebench.certify.junit import junit
 from oncebench.certify.kept import STRENGTH, Outcome, keeps, proven
 from oncebench.certify.request import Request
 from oncebench.certify.runs import RunSettings, check, run_all, run_prices
-from oncebench.commands.shared.options import MAX_FIRST_SEED, GroupedCommand
+from oncebench.commands.shared.options import MAX_FIRST_SEED, GroupedCommand, start_timeout
 from oncebench.commands.shared.spark import check_setting
 from oncebench.commands.shared.utf8 import refuse_other_bytes
 from oncebench.commands.shared.workspace import workspace_options
@@ -117,7 +118,10 @@ from oncebench.report.results import LOCAL, Results, stamp
     show_default=True,
     help="Folder for the reports, the certificate and JUnit XML.",
 )
-@workspace_options
+@partial(
+    workspace_options,
+    start=start_timeout("A function may also take as long to load, and so may a call of --reader or --setup."),
+)
 def certify(
     function: str,
     spark_format: str,
@@ -171,9 +175,9 @@ def certify(
     refuse_unwritable("--certificate", certificate_path)
     refuse_unwritable("--junit", junit_path)
     refuse_unwritable_results(results_folder, "--results", "Give another folder")
-    check(given)
+    check(given, workspace.start_timeout_s)
     if beside:
-        check({**given, "write": beside})
+        check({**given, "write": beside}, workspace.start_timeout_s)
     request = Request(given, seed, require, beside)
     results = Results(results_folder, f"certify-{stamp()}")
     settings = RunSettings(request, results, workspace)

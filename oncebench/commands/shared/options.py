@@ -204,11 +204,19 @@ work_dir_option = click.option(
     "--work-dir", type=_Folder(path_type=Path, file_okay=False), metavar="DIR",
     help="Folder for the files of the runs [default: results/local/work/<command>-<time>-<pid>].",
 )  # fmt: skip
-start_timeout_option = click.option(
-    "--start-timeout", "start_timeout_s", type=click.FloatRange(1, MAX_START_TIMEOUT_S), default=START_TIMEOUT_S,
-    callback=_finite, metavar="S", show_default=True,
-    help="Seconds that a starting pipeline may give no sign of life: no line in its log, and no progress.",
-)  # fmt: skip
+
+
+def start_timeout(more: str = "") -> Callable[[F], F]:
+    """Returns the option --start-timeout; `more` ends its help."""
+    text = "Seconds that a starting pipeline may give no sign of life: no line in its log, and no progress."
+    return click.option(
+        "--start-timeout", "start_timeout_s", type=click.FloatRange(1, MAX_START_TIMEOUT_S), default=START_TIMEOUT_S,
+        callback=_finite, metavar="S", show_default=True,
+        help=f"{text} {more}".strip(),
+    )  # fmt: skip
+
+
+start_timeout_option = start_timeout()
 keep_option = click.option(
     "--keep", is_flag=True,
     help="Also keep the servers' data, the checkpoint with the journal, and a file sink's output. The record, the "

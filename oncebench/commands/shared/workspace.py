@@ -17,10 +17,13 @@ from oncebench.report.results import default_work_dir
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def workspace_options(command: F) -> F:
+def workspace_options(command: F, start: Callable[[F], F] = start_timeout_option) -> F:
     """The options, which reach the command as one parameter `workspace: Workspace`.
 
     They come below the options for Kafka: the workspace contains the user's own Kafka too.
+
+    Args:
+        start: the option --start-timeout.
     """
 
     @wraps(command)
@@ -36,6 +39,6 @@ def workspace_options(command: F) -> F:
         return command(*arguments, workspace=Workspace(folder, kafka, keep, start_timeout_s), **options)
 
     decorated: Any = with_workspace
-    for option in (work_dir_option, keep_option, start_timeout_option)[::-1]:
+    for option in (work_dir_option, keep_option, start)[::-1]:
         decorated = option(decorated)
     return decorated  # type: ignore[no-any-return]

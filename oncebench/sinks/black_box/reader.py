@@ -4,7 +4,8 @@ Promise: a row has the same position in every read: a hash of its content and of
 So the audit counts each copy, and finds a row that was visible and is gone later.
 
 Failures: during a run the user's reader may raise, for example because the table does not exist yet. The next poll
-calls it again. At the end of the run, a reader that still raises after AGAIN_S ends the run with `Unreadable`.
+calls it again. At the end of the run, a reader that still raises after AGAIN_S ends the run with `Unreadable`. A
+function without an answer in time may have no mistake, because the machine may be busy (`TooSlow`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any, ClassVar
 
 import orjson
 
-from oncebench.delivery.errors import ReadError
+from oncebench.delivery.errors import PipelineError, ReadError
 from oncebench.sinks.black_box.names import UserMistake
 from oncebench.sinks.reader import (
     NOTHING,
@@ -36,7 +37,8 @@ from oncebench.sinks.reader import (
     rows_of,
 )
 
-# Seconds that one call of a user's function may take. A reader that starts Spark takes 10 s.
+# Seconds that one call of a user's function may take, unless the target names others. A reader that starts Spark takes
+# 10 s on two idle cores.
 LIMIT_S = 120.0
 # During a run the machine is for the pipeline: the user's reader works for at most this share of the time, and pauses
 # for at least so many seconds after each call.
@@ -48,6 +50,31 @@ ENDS_S = 10.0
 _HOME = Path(__file__).resolve().parents[3]
 
 
+class LateError(NotAnsweredError):
+    """A user's function gave no answer in time."""
+
+
+class TooSlow(PipelineError):
+    """A user's function gave no answer in time: it waits for something, or the machine is busy."""
+
+
+def failure(
+    what: str, error: NotAnsweredError, remedy: str, mistake: type[PipelineError] = UserMistake
+) -> PipelineError:
+    """Returns the error about a function that failed: a `mistake`, unless the function may only have lacked time.
+
+    Args:
+        what: the function, and what failed.
+        remedy: what the user can do about a mistake, as a sentence without its full stop.
+    """
+    if isinstance(error, LateError):
+        return TooSlow(
+            f"{what}: {error}. The machine may be busy: run the command again when it is not, or with a longer "
+            f"--start-timeout. If the machine is idle: {remedy[0].lower()}{remedy[1:]}."
+        )
+    return mistake(f"{what}: {error}. {remedy}.")
+
+
 class Functions:
     """Calls the user's reader and setup in a child process, which starts at the first call.
 
@@ -57,6 +84,7 @@ class Functions:
 
     def __init__(self, target: Mapping[str, Any]) -> None:
         self._target = target
+        self._limit_s = float(target.get("limit_s", LIMIT_S))
         self._child: subprocess.Popen[bytes] | None = None
 
     def call(self, command: str) -> list[list[Any]]:
@@ -67,7 +95,7 @@ class Functions:
 
         Raises:
             UserMistake: a function cannot be used.
-            NotAnsweredError: a function raised, ended its process, or took longer than LIMIT_S.
+            NotAnsweredError: a function raised, ended its process, or took too long (LateError).
         """
         child = self._running()
         assert child.stdin is not None, "the child has pipes"
@@ -78,7 +106,7 @@ class Functions:
             late.set()
             child.kill()
 
-        timer = Timer(LIMIT_S, give_up)
+        timer = Timer(self._limit_s, give_up)
         timer.start()
         try:
             child.stdin.write(f"{command}\n".encode())
@@ -89,9 +117,11 @@ class Functions:
         finally:
             timer.cancel()
         if not line:
-            why = f"it gave no answer within {LIMIT_S:g} s" if late.is_set() else _how_ended(child)
+            how = None if late.is_set() else _how_ended(child)
             self.close()
-            raise NotAnsweredError(why)
+            if how is None:
+                raise LateError(f"its process gave no answer within {self._limit_s:g} s")
+            raise NotAnsweredError(how)
         answer = orjson.loads(line)
         if "mistake" in answer:
             raise UserMistake(answer["mistake"])
@@ -105,16 +135,15 @@ class Functions:
 
         Raises:
             UserMistake: a function cannot be used.
+            TooSlow: a function was not loaded in time.
         """
-        self.call("check names")
-        for role in ("write", "read", "setup"):
+        for role in ("names", "write", "read", "setup"):
             try:
                 self.call(f"check {role}")
             except NotAnsweredError as error:
-                raise UserMistake(
-                    f"{self._target[role]} cannot be loaded: {error}. Import its module in a Python shell to find the "
-                    "cause."
-                ) from None
+                name = self._target.get(role, "the process of your functions")
+                remedy = "Import its module in a Python shell to find the cause"
+                raise failure(f"{name} did not load", error, remedy) from None
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._child is None or self._child.poll() is not None:
@@ -191,10 +220,9 @@ class BlackBoxReader(Snapshots):
                 if time.monotonic() < end:
                     time.sleep(1.0)
                     continue
-                raise Unreadable(
-                    f"{self._name} did not return the rows at the end of the run: {error}. Correct the function: it "
-                    "must return every row that a reader of the sink sees."
-                ) from None
+                what = f"{self._name} did not return the rows at the end of the run"
+                remedy = "Correct the function: it must return every row that a reader of the sink sees"
+                raise failure(what, error, remedy, Unreadable) from None
             if len(rows):
                 take(rows)
             return ReadReport({}, 0.0, complete=True, log=False)

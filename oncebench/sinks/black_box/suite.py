@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from oncebench.sinks.black_box.names import UserMistake
-from oncebench.sinks.black_box.reader import BlackBoxReader, Functions
+from oncebench.sinks.black_box.reader import BlackBoxReader, Functions, failure
 from oncebench.sinks.black_box.sink import KINDS
 from oncebench.sinks.black_box.target import FOLDER
 from oncebench.sinks.reader import NotAnsweredError
@@ -18,6 +18,7 @@ def _provide(place: Place) -> dict[str, Any]:
 
     Raises:
         UserMistake: a function cannot be used, or the output has rows already.
+        TooSlow: the set-up gave no answer in time.
     """
     target = {
         **json.loads(place.black_box),
@@ -27,6 +28,8 @@ def _provide(place: Place) -> dict[str, Any]:
         "columns": place.schema.names,
         "key": place.key,
     }
+    if place.start_timeout_s is not None:
+        target["limit_s"] = place.start_timeout_s
     target["output"] = target["write"] or target["format"]
     functions = Functions(target)
     try:
@@ -42,7 +45,7 @@ def _empty(functions: Functions, target: dict[str, Any]) -> None:
     except NotAnsweredError as error:
         name = target["setup"] or "the process of your functions"
         remedy = "Correct the function" if target["setup"] else "Import their modules in a Python shell"
-        raise UserMistake(f"{name} failed before the run: {error}. {remedy}.") from None
+        raise failure(f"{name} failed before the run", error, remedy) from None
     try:
         found = functions.call("read")
     except NotAnsweredError:  # no table yet: the first batch makes it

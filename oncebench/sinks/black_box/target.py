@@ -15,6 +15,7 @@ for each run.
 | kafka | the address of the run's Kafka |
 | columns, key | the names of the rows' columns, and the column that is the key of a record |
 | output | the name of the sink in texts |
+| limit_s | the seconds that one call of a function may take; without it, the limit of the reader |
 
 Promise: in every process of a run, the functions run in the user's folder. Their modules are imported from there, or
 from an installed package if the folder has no such module. The environment holds RUN, FOLDER and KAFKA.

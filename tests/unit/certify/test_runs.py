@@ -19,7 +19,7 @@ from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.workspace import Workspace
 from oncebench.report.results import Results
 from oncebench.sinks.black_box.names import UserMistake
-from oncebench.sinks.black_box.reader import Unreadable
+from oncebench.sinks.black_box.reader import TooSlow, Unreadable
 
 GIVEN = {
     "write": "mine:write", "format": "", "options": {}, "read": "mine:read", "setup": "", "cwd": "/me", "spark": {},
@@ -66,7 +66,11 @@ def test_an_interrupted_certificate_claims_nothing(certify: Callable[..., Iterat
     assert ended.value.exit_code == ExitCode.INTERRUPTED
 
 
-@pytest.mark.parametrize("error", [UserError("Kafka died"), Unreadable("mine:read did not return the rows")])
+@pytest.mark.parametrize(
+    "error",
+    [UserError("Kafka died"), Unreadable("mine:read did not return the rows"), TooSlow("mine:empty failed")],
+    ids=lambda error: type(error).__name__,
+)
 def test_a_scenario_that_fails_after_a_healthy_run_has_no_answer(
     error: Exception, certify: Callable[..., Iterator[Outcome]]
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.sinks.black_box import reader as reading
 from oncebench.sinks.black_box.names import UserMistake
-from oncebench.sinks.black_box.reader import BlackBoxReader, Functions, Unreadable, new_rows
+from oncebench.sinks.black_box.reader import BlackBoxReader, Functions, TooSlow, Unreadable, new_rows
 from oncebench.sinks.black_box.suite import SUITE_SINKS
 from oncebench.sinks.reader import NotAnsweredError, rows_of
 from oncebench.sinks.suite import Place
@@ -96,8 +96,8 @@ def opened() -> Iterator[list[Functions]]:
         ({"read": "/mine.py:read"}, r"names a file"),
         ({"setup": ".mine:leaves"}, r"begins with a dot. Give the whole name of the module: mine:leaves\.$"),
         ({"write": "quits:f"}, r"the import of 'quits' raised SystemExit\(4\). Put the code that ends the program"),
-        ({"write": "dies:f"}, "dies:f cannot be loaded: SIGSEGV ended its process. Import its module"),
-        ({"read": "ends:f"}, "ends:f cannot be loaded: its process ended with exit code 4. Import its module"),
+        ({"write": "dies:f"}, "dies:f did not load: SIGSEGV ended its process. Import its module"),
+        ({"read": "ends:f"}, "ends:f did not load: its process ended with exit code 4. Import its module"),
         ({"write": "mine:later"}, "mine:later is an async function, so a call of it runs nothing"),
         ({"write": "mine:writer"}, "mine:writer is an async function"),
         ({"write": "mine:some"}, "mine:some is an async function"),
@@ -164,13 +164,40 @@ def test_a_function_that_ends_its_process_is_named_with_the_end(
         opened[0].call("read")
 
 
-def test_a_function_that_takes_too_long_is_named_with_its_limit(
-    folder: Path, opened: list[Functions], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("oncebench.sinks.black_box.reader.LIMIT_S", 0.01)
-    opened.append(Functions(target(folder)))
-    with pytest.raises(NotAnsweredError, match=r"^it gave no answer within 0\.01 s$"):
+def test_a_function_that_takes_too_long_is_named_with_its_limit(folder: Path, opened: list[Functions]) -> None:
+    opened.append(Functions(target(folder, limit_s=0.01)))
+    with pytest.raises(NotAnsweredError, match=r"^its process gave no answer within 0\.01 s$"):
         opened[0].call("read")
+
+
+BUSY = (
+    r": its process gave no answer within 0\.01 s\. The machine may be busy: run the command again when it is not, or "
+    r"with a longer --start-timeout\. If the machine is idle: "
+)
+
+
+@pytest.mark.parametrize(
+    ("loaded", "name"), [("", "the process of your functions"), ("check names", "mine:write")], ids=["start", "load"]
+)
+def test_a_function_that_does_not_load_in_time_is_no_mistake_of_the_user(
+    folder: Path, opened: list[Functions], monkeypatch: pytest.MonkeyPatch, loaded: str, name: str
+) -> None:
+    opened.append(Functions(target(folder, limit_s=0.01)))
+    ask = opened[0].call
+    monkeypatch.setattr(opened[0], "call", lambda command: [] if command == loaded else ask(command))
+    with pytest.raises(TooSlow, match=f"^{name} did not load{BUSY}import its module in a Python shell"):
+        opened[0].check()
+    assert not hasattr(TooSlow, "exit_code"), "the command ends as after an error, not as after a wrong command line"
+
+
+def test_a_reader_without_an_answer_in_time_at_the_end_is_no_mistake_of_the_user(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncebench.sinks.black_box.reader.AGAIN_S", 0.0)
+    reader = BlackBoxReader(target(folder, limit_s=0.01))
+    with pytest.raises(TooSlow, match=f"^mine:read did not return the rows at the end of the run{BUSY}correct the"):
+        reader.read_to_end(lambda rows: None)
+    reader.close()
 
 
 @pytest.mark.parametrize(
@@ -250,9 +277,9 @@ def test_a_reader_that_still_raises_at_the_end_is_an_error(folder: Path, monkeyp
     reader.close()
 
 
-def provide(folder: Path, **fields: str) -> dict[str, Any]:
+def provide(folder: Path, limit_s: float | None = None, **fields: str) -> dict[str, Any]:
     given = target(folder, **fields)
-    place = Place("r", folder / "run" / "output", 2, KafkaAccess("x:1"), str, SCHEMA, KEY, json.dumps(given))
+    place = Place("r", folder / "run" / "output", 2, KafkaAccess("x:1"), str, SCHEMA, KEY, json.dumps(given), limit_s)
     return SUITE_SINKS[0].provide(place)
 
 
@@ -265,11 +292,14 @@ def test_a_setup_is_called_before_a_run(folder: Path) -> None:
     made = provide(folder, read="mine:nothing", setup="mine:leaves")
     assert (folder / "emptied").exists()
     assert made["kafka"] == "x:1"
+    assert provide(folder, 240.0, read="mine:nothing")["limit_s"] == 240.0
 
 
 def test_a_setup_that_fails_is_refused(folder: Path) -> None:
     with pytest.raises(UserMistake, match=r"mine:raises failed before the run: OSError: no such table\. Correct"):
         provide(folder, setup="mine:raises")
+    with pytest.raises(TooSlow, match=f"^mine:leaves failed before the run{BUSY}correct the function"):
+        provide(folder, 0.01, setup="mine:leaves")
 
 
 def test_a_reader_is_not_asked_all_the_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from oncebench.commands.own_jobs import certify as command
 from oncebench.errors import ExitCode, Interrupted, UserError
 from oncebench.scenario.supports import all_supports, installed, require_sinks
 from oncebench.sinks.black_box.names import UserMistake
+from oncebench.sinks.black_box.reader import TooSlow
 
 MINE = "def write(df, batch_id): pass\ndef read(): return []\n"
 
@@ -29,6 +30,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def certify(*arguments: str) -> Any:
     return CliRunner().invoke(cli, ["certify", *arguments])
+
+
+def test_a_function_that_does_not_load_within_the_start_timeout_is_no_usage_error(folder: Path) -> None:
+    (folder / "slow.py").write_text(f"import threading\nthreading.Event().wait()\n{MINE}")
+    error = certify("slow:write", "--reader", "mine:read", "--start-timeout", "1").exception
+    assert isinstance(error, TooSlow)
+    assert "no answer within 1 s. The machine may be busy" in str(error) and "--start-timeout" in str(error)
 
 
 @pytest.mark.parametrize(
