@@ -1,7 +1,8 @@
 """Attempts of a sink's driver under a protocol: real Spark, real sink, made-up batches.
 
-A death is an exception at a failpoint, in a task or in the driver. It leaves the same durable state as a kill -9;
-`test_guarantees` checks this with real kills. No sink is named here.
+A death is an exception at a failpoint, in a task or in the driver. Unlike a kill -9 it unwinds the stack: a writer may
+remove its file or roll back, and the sink is closed. `tests/integration/delivery/test_killed_jobs.py` kills processes
+at the same failpoints, and `test_guarantees` kills Spark jobs. No sink is named here.
 """
 
 from __future__ import annotations
