@@ -143,11 +143,11 @@ def test_a_crash_loop_records_an_attempt_that_died_by_itself_as_failed(
 
 def test_an_outage_lasts_its_seconds(world: World) -> None:
     injection = process.outage(world.context("outage"), 0.2)
-    next(injection)
     began = time.monotonic()
+    next(injection)
     assert world.events == ["pipeline-killed"]
     run(injection, polls=10**7)
-    assert time.monotonic() - began > 0.15
+    assert time.monotonic() - began >= 0.2
     assert [attempt.alive for attempt in world.attempts] == [False, True]
 
 
