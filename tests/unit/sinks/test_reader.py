@@ -35,7 +35,7 @@ def test_a_poll_that_waited_for_others_does_not_delay_the_next() -> None:
 
     started = time.monotonic()
     assert Snapshots(preempted).poll(5.0).offset == [1]
-    assert time.monotonic() - started < 0.4  # by wall time the pause alone would be longer
+    assert time.monotonic() - started < 2.5  # by wall time the pause alone would take 5 s
 
 
 def test_expensive_polls_stay_below_their_share_of_a_core() -> None:
