@@ -19,11 +19,11 @@ from pathlib import Path
 import pytest
 
 from oncebench.downloads.cache import locked
+from oncebench.processes.ports import LOOPBACK, free_ports
 
 PROGRAM = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 BUCKET = "bench"
 LOGIN = {"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench-secret", "AWS_REGION": "us-east-1"}
-LOOPBACK = "127.0.0.1"
 START_LIMIT_S = 60.0
 _GO_ON = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -82,9 +82,7 @@ class S3Server:
 @contextmanager
 def s3_server(folder: Path) -> Iterator[S3Server]:
     """A server that runs inside."""
-    with closing(socket.create_server((LOOPBACK, 0))) as free:
-        port = free.getsockname()[1]
-    server = S3Server(folder, port)
+    server = S3Server(folder, free_ports(1)[0])
     server.start()
     try:
         yield server

@@ -150,10 +150,12 @@ def denied(broker: KafkaBroker, kind: ResourceType, name: str) -> Iterator[None]
     admin = broker.admin()
     admin.create_acls([made])[made].result(LIMIT_S)
     wait_for("the broker to forbid it", lambda: made in entries_of(broker))
-    yield
-    which = AclBindingFilter(kind, name, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", AclOperation.ALL, DENY)
-    admin.delete_acls([which])[which].result(LIMIT_S)
-    wait_for("the broker to allow it", lambda: made not in entries_of(broker))
+    try:
+        yield
+    finally:
+        which = AclBindingFilter(kind, name, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", AclOperation.ALL, DENY)
+        admin.delete_acls([which])[which].result(LIMIT_S)
+        wait_for("the broker to allow it", lambda: made not in entries_of(broker))
 
 
 def test_a_group_that_this_user_may_not_use_is_no_cluster_that_does_not_answer(guarded: KafkaBroker) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 import time
 import urllib.request
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from oncebench.lab.lab import Lab
+from oncebench.processes.ports import free_ports
 from tests import ROOT
 from tests.example_jobs import Example
 from tests.integration.jobs.test_killed import ORDERS, wait_for
@@ -25,12 +25,6 @@ def lines_of_the_page() -> str:
     found = re.search(r"```python\n(from prometheus_client .*?)```", page, re.DOTALL)
     assert found is not None
     return found[1]
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 def scrape(port: int) -> dict[tuple[str, ...], float]:
@@ -51,7 +45,7 @@ def scrape(port: int) -> dict[tuple[str, ...], float]:
 
 @pytest.mark.slow
 def test_a_scrape_of_a_job_shows_what_it_delivered(lab: Lab, tmp_path: Path) -> None:
-    job, port = Example(lab, tmp_path, "orders_to_kafka.py"), free_port()
+    job, port = Example(lab, tmp_path, "orders_to_kafka.py"), free_ports(1)[0]
     text = (tmp_path / "job.py").read_text()
     served, sink = lines_of_the_page().replace("9108", str(port)), "\nsink = KafkaSink"
     assert str(port) in served and text.count(sink) == 1

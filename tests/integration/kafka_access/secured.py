@@ -11,6 +11,7 @@ Each listener has one defect or none, so one broker serves every case:
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,8 +32,8 @@ from tests.integration.kafka_access.token_server import TokenServer, token_serve
 LOGIN, MUTUAL, BOTH, TOKENS, EXPIRED, ELSEWHERE = "LOGIN", "MUTUAL", "BOTH", "TOKENS", "EXPIRED", "ELSEWHERE"
 LISTENERS = (LOGIN, MUTUAL, BOTH, TOKENS, EXPIRED, ELSEWHERE)
 USER = "alice"
-# A text that is nowhere else, so a search for it finds every leak.
-PASSWORD = "canary-7f3a-91c4"
+# A text that is nowhere else, not even in other test runs on this machine, so a search for it finds every leak.
+PASSWORD = f"canary-{uuid.uuid4().hex[:12]}"
 
 
 class Secured:
