@@ -10,6 +10,8 @@ import psutil
 import pytest
 
 from oncebench.downloads.cache import cache_dir
+from oncebench.lab.lab import Lab
+from oncebench.lab.spark import class_archive
 from oncebench.lab.spark.class_archive import prepare_spark
 from oncebench.run.attempts.supervisor import Supervisor
 from tests.pipelines import Fixture, position, session, wait_for
@@ -49,7 +51,7 @@ def test_a_pipeline_starts_with_a_damaged_archive(fixture: Fixture, tmp_path: Pa
         assert str(archive) not in mapped(pipeline)
 
 
-def test_an_archive_is_made_once_and_reused(fixture: Fixture) -> None:
-    lab = fixture.lab
-    made = [prepare_spark(lab.java, lab.class_path, lab.environment()) for _ in range(2)]
-    assert made == [lab.jvm_options, lab.jvm_options]
+def test_an_archive_is_made_once_and_reused(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lab.jvm_options, "the lab has made it"
+    monkeypatch.setattr(class_archive, "_write_archive", lambda *_: pytest.fail("made again"))
+    assert prepare_spark(lab.java, lab.class_path, lab.environment()) == lab.jvm_options
