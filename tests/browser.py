@@ -16,7 +16,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -99,9 +99,13 @@ class Page:
 
     def wait(self, script: str) -> None:
         """Waits until an expression is true."""
-        until = time.monotonic() + PATIENCE_S
-        while not self.run(script):
-            assert time.monotonic() < until, f"never true: {script}"
+        self.until(script, lambda: bool(self.run(script)))
+
+    def until(self, what: str, done: Callable[[], bool]) -> None:
+        """Waits for what the browser reports."""
+        end = time.monotonic() + PATIENCE_S
+        while not done():
+            assert time.monotonic() < end, f"never true: {what}"
             self.settle(0.05)
 
     def settle(self, seconds: float = 0.3) -> None:

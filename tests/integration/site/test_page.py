@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -42,14 +43,16 @@ def test_every_part_is_drawn_and_only_the_data_is_requested(page: Page, address:
     assert page.run("document.querySelectorAll('.nothing').length") == 0
 
 
+def refused(page: Page) -> str:
+    return " ".join(text for text in page.complaints if "Content Security Policy" in text)
+
+
 def test_policy_refuses_requests_of_scripts(page: Page) -> None:
     page.run("fetch('https://example.org/').catch(() => null)")
     page.run("document.body.append(Object.assign(new Image(), {src: 'https://example.org/x.png'}))")
     page.run("document.body.append(Object.assign(document.createElement('script'), {src: 'other.js'}))")
-    page.settle(0.5)
+    page.until("three refusals", lambda: all(each in refused(page) for each in ("org/'", "x.png", "other.js")))
     assert len(page.requests) == 2
-    refused = " ".join(text for text in page.complaints if "Content Security Policy" in text)
-    assert all(where in refused for where in ("https://example.org/'", "x.png", "other.js"))
 
 
 def test_hostile_strings_stay_text(page: Page) -> None:
@@ -60,7 +63,7 @@ def test_hostile_strings_stay_text(page: Page) -> None:
     page.run("dispatchEvent(new HashChangeEvent('hashchange'))")
     assert sample_reports.HOSTILE in page.run("document.getElementById('runs-table').textContent")
     click(page, "td.unknown button")
-    page.settle()
+    page.wait("document.getElementById('dialog').open")
     assert sample_reports.HOSTILE in page.run("document.getElementById('dialog').textContent")
     assert page.run("document.title").startswith("oncebench")
     assert page.run("document.querySelectorAll('script').length") == 2
@@ -107,7 +110,7 @@ def test_changed_address_changes_the_open_page(page: Page) -> None:
 
 def test_empty_cell_is_not_applicable_or_not_run(page: Page) -> None:
     page.run("location.hash = '#families=broker,timeout&open=broker'")
-    page.settle()
+    page.wait("document.querySelector('button.open[data-family=broker]')?.ariaExpanded === 'true'")
 
     def empty(row: str) -> dict[str, str]:
         """The empty cells of a row by column."""
@@ -123,7 +126,7 @@ def test_empty_cell_is_not_applicable_or_not_run(page: Page) -> None:
     assert empty("delta exactly-once idempotent") == {**no_transaction, "2faults": "n/a"}
     assert empty("kafka exactly-once two-phase") == {}
     page.run("location.hash = '#sinks=delta&families=kills,healthy&open=kills'")
-    page.settle()
+    page.wait("document.querySelector('button.open[data-family=kills]')?.ariaExpanded === 'true'")
     key = page.run("document.getElementById('matrix-key').innerText")
     assert "n/a: this fault cannot occur in this configuration" in key
     assert "not run: it can occur, and no run has it" in key
@@ -149,8 +152,7 @@ def test_cell_opens_its_runs_and_focus_returns(page: Page) -> None:
     assert page.run("document.querySelector('#dialog a').getAttribute('href')") == "runs/faults-20260101-010000.jsonl"
     page.press("Escape")
     page.wait("!document.getElementById('dialog').open")
-    page.settle()
-    assert focused(page, "ariaLabel") == label
+    page.wait(f"document.activeElement.ariaLabel === {json.dumps(label)}")
 
 
 @pytest.mark.parametrize("width", [390, 768, 1280])
@@ -230,8 +232,10 @@ def test_sweeps_are_closed_in_order_and_stay_open_when_redrawn(shared: Page, tmp
         summaries = f"[...document.querySelectorAll('#{part} details.sweep > summary')].map((each) => each.textContent)"
         assert shared.run(summaries) == ["Sweep: trigger ms, 3 settings", "Other settings, 1 setting"]
         assert shared.run(f"document.querySelectorAll('#{part} details.sweep[open]').length") == 0
-    shared.run("document.querySelector('#costs details.sweep > summary').click()")
-    shared.settle()
+    shared.run(
+        "new Promise((done) => { const sweep = document.querySelector('#costs details.sweep');"
+        "sweep.addEventListener('toggle', () => done()); sweep.querySelector('summary').click(); })"
+    )
     click(shared, chip("metric", "batch_ms"))
     assert shared.run("document.querySelectorAll('#costs details.sweep[open]').length") == 1
     assert shared.complaints == []
