@@ -72,27 +72,28 @@ class SmallJob:
     def run(self) -> None:
         kind = SINKS[self.sink]
         support = choose(kind, self.guarantee, self.variant)
-        target = Target(kind, support, self.sink_id, self.output, Path(self.checkpoint))
+        checkpoint = Path(self.checkpoint)
+        target = Target(kind, support, self.sink_id, self.output, checkpoint)
         settings = SinkSettings(
-            {"output": self.output}, self.sink_id, PARTITIONS, target.checkpoint, self.kafka, self.timeout_ms,
+            {"output": self.output}, self.sink_id, PARTITIONS, checkpoint, self.kafka, self.timeout_ms,
             row_id=("value",), variant=self.variant,
         )  # fmt: skip
-        journal = open_journal(target.checkpoint, identity_of(target, PARTITIONS), settings.driver)
+        journal = open_journal(checkpoint, identity_of(target, PARTITIONS), settings.driver)
         checks = OutputChecks(target, journal, Gaps(journal.folder, None), Places(journal.folder))
         sink = kind.open(settings)
         sink.check_schema(SCHEMA)
-        opened = open_batch(target.checkpoint)
+        opened = open_batch(checkpoint)
         start_sink(sink, target, journal, checks)
         checks.record(sink)
-        number = last_batch(target.checkpoint) + 1 if opened is None else opened
+        number = last_batch(checkpoint) + 1 if opened is None else opened
         for log in ("offsets", "commits"):
-            (target.checkpoint / log).mkdir(exist_ok=True)
-        (target.checkpoint / "offsets" / str(number)).touch()
+            (checkpoint / log).mkdir(exist_ok=True)
+        (checkpoint / "offsets" / str(number)).touch()
         batch = SmallBatch(self, number)
         batch.failpoint("batch-start")
         protocol_of(kind, support)(cast("Any", batch), sink, journal, REWRITE)
         batch.failpoint("after-commit")
-        (target.checkpoint / "commits" / str(number)).touch()
+        (checkpoint / "commits" / str(number)).touch()
         sink.close()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +82,18 @@ def test_a_process_that_died_before_the_stop_is_named_after_it(run: RunProcesses
 def test_processes_of_a_kind_are_stopped_together(run: RunProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "STOP_LIMIT_S", 60.0)
     calls: list[str] = []
-    send, wait = process.Child.send, process.Child.wait
-    monkeypatch.setattr(process.Child, "send", lambda child, number: (calls.append("send"), send(child, number)))
-    monkeypatch.setattr(process.Child, "wait", lambda child, limit_s: (calls.append("wait"), wait(child, limit_s)))
+
+    def noted(name: str) -> Callable[[process.Child, Any], Any]:
+        call = getattr(process.Child, name)
+
+        def made(child: process.Child, given: Any) -> Any:
+            calls.append(name)
+            return call(child, given)
+
+        return made
+
+    for name in ("send", "wait"):
+        monkeypatch.setattr(process.Child, name, noted(name))
     for child in run.of(GENERATOR):
         child.freeze()
     run.stop(GENERATOR)  # SIGCONT lets both act on their SIGTERM
