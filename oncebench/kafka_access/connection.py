@@ -9,6 +9,7 @@ Promise: no message contains a secret.
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 import time
@@ -38,6 +39,8 @@ _REFUSED = frozenset(
         KafkaError.UNSUPPORTED_SASL_MECHANISM,
     }
 )
+# What librdkafka reports if a broker refuses the client's certificate after the handshake, as a broken connection.
+_CERTIFICATE_ALERT = re.compile(r"SSL routines:[^:]*:([^:]* alert [^:]*(?:certificate|unknown ca)[^:]*)")
 # OpenSSL's verify codes (x509_vfy.h): the issuer is unknown, the time is wrong, the name is wrong.
 _ISSUER, _TIME, _NAME = (18, 19, 20, 21), (9, 10), (62, 64)
 
@@ -94,7 +97,7 @@ def why_no_tls(client: Mapping[str, Any], host: str, port: int, limit_s: float =
     except ssl.SSLEOFError:
         return _no_tls(place)
     except ssl.SSLError as error:
-        return Refusal(_why_alert(error, place), lasting=True)
+        return Refusal(_why_alert(_text(error), place), lasting=True)
     except OSError:  # the connection was closed, or there was no answer in time
         return _no_tls(place)
 
@@ -128,10 +131,10 @@ def why_refused(client: Mapping[str, Any], limit_s: float = LIMIT_S) -> Refusal 
         except KafkaException as error:
             last = error.args[0]
         admin.poll(0)  # calls error_cb
-        if any(error.code() in _REFUSED for error in errors):
+        if any(map(_lasts, errors)):
             break
     telling = [error for error in errors if error.code() != KafkaError._ALL_BROKERS_DOWN]
-    refused = [error for error in telling if error.code() in _REFUSED]
+    refused = [error for error in telling if _lasts(error)]
     return Refusal(_why_no_login(client, (refused or telling[-1:] or [last])[0]), lasting=bool(refused))
 
 
@@ -163,8 +166,14 @@ def _first_with_tls(client: Mapping[str, Any], places: Sequence[tuple[str, int]]
     return next((refusal for refusal in in_order if refusal.lasting), in_order[0])
 
 
+def _lasts(error: KafkaError) -> bool:
+    return error.code() in _REFUSED or _CERTIFICATE_ALERT.search(error.str()) is not None
+
+
 def _why_no_login(client: Mapping[str, Any], error: KafkaError | None) -> str:
     text = "no answer" if error is None else error.str()
+    if alert := _CERTIFICATE_ALERT.search(text):
+        return _why_alert(alert[1], "the broker")
     mechanism = client.get("sasl.mechanism")
     if error is not None and error.code() == KafkaError._AUTHENTICATION and mechanism:
         who = client.get("sasl.username") or client.get("sasl.oauthbearer.client.id")
@@ -196,29 +205,29 @@ def _why_not_accepted(secured: ssl.SSLSocket, place: str, limit_s: float) -> Ref
     except TimeoutError:
         return None  # the broker waits for a request
     except ssl.SSLError as error:
-        return Refusal(_why_alert(error, place), lasting=True)
+        return Refusal(_why_alert(_text(error), place), lasting=True)
     except OSError:
         return None
     return None
 
 
-def _why_alert(error: ssl.SSLError, place: str) -> str:
-    text = str(error).upper()
+def _why_alert(said: str, place: str) -> str:
+    text = said.upper().replace(" ", "_")
     if "CERTIFICATE_REQUIRED" in text or "HANDSHAKE_FAILURE" in text or "BAD_CERTIFICATE" in text:
         return (
-            f"{place} requires a client's certificate that it trusts ({_text(error)}). Set ssl.keystore.type=PEM and "
+            f"{place} requires a client's certificate that it trusts ({said}). Set ssl.keystore.type=PEM and "
             "ssl.keystore.location to a certificate that the cluster's authority has signed"
         )
     if "CERTIFICATE_EXPIRED" in text:
         return f"{place} refuses this client's certificate, which has expired. Renew the file of ssl.keystore.location"
     if "CERTIFICATE" in text or "UNKNOWN_CA" in text:
         return (
-            f"{place} refuses this client's certificate ({_text(error)}). Name one that the cluster's authority has "
+            f"{place} refuses this client's certificate ({said}). Name one that the cluster's authority has "
             "signed in ssl.keystore.location"
         )
     if "WRONG_VERSION" in text or "RECORD_LAYER" in text:
         return f"{place} does not speak TLS. Correct security.protocol, or name the cluster's TLS listener"
-    return f"{place} ends the TLS handshake ({_text(error)}). Check security.protocol and the listener"
+    return f"{place} ends the TLS handshake ({said}). Check security.protocol and the listener"
 
 
 def _why_not_trusted(error: ssl.SSLCertVerificationError, place: str) -> str:

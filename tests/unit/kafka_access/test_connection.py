@@ -14,14 +14,15 @@ from oncebench.kafka_access import connection
 from oncebench.kafka_access.connection import Refusal, why_no_tls, why_refused
 
 TLS = {"security.protocol": "SSL"}
+LATE = "ssl://b:1/bootstrap: Receive failed: error:0A000416:SSL routines::ssl/tls alert certificate unknown: SSL alert"
 AWAY, WRONG = Refusal("away", lasting=False), Refusal("wrong", lasting=True)
 
 
 class Cluster:
     """Answers of TLS by port, and of a request."""
 
-    def __init__(self, tls: Mapping[int, Refusal | None], answers: bool = True) -> None:
-        self.tls, self.answers = tls, answers
+    def __init__(self, tls: Mapping[int, Refusal | None], answers: bool = True, alert: str = "") -> None:
+        self.tls, self.answers, self.alert = tls, answers, alert
         self.looked: list[tuple[int, float]] = []
         self.logins: list[Mapping[str, Any]] = []
         self.requests = 0
@@ -33,12 +34,18 @@ class Cluster:
     def list_topics(self, timeout: float) -> None:
         self.requests += 1
         if not self.answers:
+            if self.alert:
+                self.error_cb(KafkaError(KafkaError._TRANSPORT, self.alert))
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    def admin(self, settings: Mapping[str, Any]) -> SimpleNamespace:
+        self.error_cb = settings["error_cb"]
+        self.logins.append(settings)
+        return SimpleNamespace(list_topics=self.list_topics, poll=lambda _timeout: None)
 
     def refusal(self, monkeypatch: pytest.MonkeyPatch, limit_s: float = 8.0) -> Refusal | None:
         monkeypatch.setattr(connection, "why_no_tls", self.why_no_tls)
-        admin = SimpleNamespace(list_topics=self.list_topics, poll=lambda _timeout: None)
-        monkeypatch.setattr(connection, "AdminClient", lambda settings: self.logins.append(settings) or admin)
+        monkeypatch.setattr(connection, "AdminClient", self.admin)
         servers = ",".join(f"b:{port}" for port in self.tls)
         return why_refused({**TLS, "bootstrap.servers": servers}, limit_s)
 
@@ -81,6 +88,14 @@ def test_a_broker_is_asked_though_others_have_used_the_time(monkeypatch: pytest.
     silent = Cluster({1: None}, answers=False).refusal(monkeypatch, limit_s=-1.0)
     assert silent is not None
     assert (silent.lasting, "does not answer this client" in silent.why) == (False, True)
+
+
+def test_a_certificate_that_a_busy_broker_refuses_late_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster({1: None}, answers=False, alert=LATE)
+    refusal = cluster.refusal(monkeypatch)
+    assert refusal is not None
+    assert refusal.why.startswith("the broker refuses this client's certificate (ssl/tls alert certificate unknown)")
+    assert (refusal.lasting, cluster.requests) == (True, 1)
 
 
 def test_a_wrong_form_of_an_address_is_lasting() -> None:
