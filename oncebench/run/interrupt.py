@@ -25,9 +25,12 @@ def gently() -> Iterator[threading.Event]:
         KeyboardInterrupt: a SIGINT or SIGTERM came after that.
     """
     requested = threading.Event()
+    asked = False
 
     def stop(number: int, _frame: FrameType | None) -> None:
-        if not requested.is_set():
+        nonlocal asked
+        if not asked:
+            asked = True  # before `set`, which holds a lock: a signal that comes meanwhile would wait for it for ever
             requested.set()
             _say("stopping (press Ctrl-C again to stop at once) ...")
         elif number != signal.SIGHUP:

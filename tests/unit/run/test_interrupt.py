@@ -100,6 +100,20 @@ def test_a_second_Ctrl_C_ends_the_command_at_once() -> None:
         signal.raise_signal(signal.SIGINT)
 
 
+def test_a_signal_during_the_first_one_does_not_set_the_event_again() -> None:
+    calls = []
+    with gently() as requested:
+
+        def interrupted_set() -> None:
+            calls.append("set")
+            if len(calls) == 1:
+                signal.raise_signal(signal.SIGHUP)
+
+        requested.set = interrupted_set  # type: ignore[method-assign]
+        signal.raise_signal(signal.SIGHUP)
+    assert calls == ["set"]
+
+
 def test_a_stop_in_the_middle_of_another_line_is_said_and_raises_nothing(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
