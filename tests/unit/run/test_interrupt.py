@@ -45,6 +45,14 @@ with gently() as interrupted, view("cell") as show:
 WAIT_S = 30  # Python's start on a busy machine takes seconds
 
 
+@pytest.fixture(autouse=True)
+def terminal_is_heard() -> Iterator[None]:
+    """Tests that run under `nohup` ignore SIGHUP, and so do the processes that they start."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @contextmanager
 def running(stderr: int, *before: str) -> Iterator[subprocess.Popen[str]]:
     command = [*before, sys.executable, "-c", RUN]
