@@ -16,21 +16,21 @@ $(STAMP): pyproject.toml
 	@test -x $(RUN)/pip || $(PYTHON) -m venv $(VENV) || \
 	  { rm -rf $(VENV); echo "python3 cannot make $(VENV); on Debian and Ubuntu install python3-venv"; exit 5; }
 	@echo "making $(VENV) (a minute or two)" >&2
-	@$(RUN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lab,test,bench,docs,profile]'
+	@$(RUN)/python -m pip install --quiet --no-compile --disable-pip-version-check --editable '.[lab,test,bench,docs,profile]'
 	@touch $@
 
 # Packages with sinks of their own. `make compare` does not need them.
 $(CONTRIB): $(STAMP) $(wildcard contrib/*/pyproject.toml)
-	@$(RUN)/python -m pip install --quiet --disable-pip-version-check $(patsubst %,--editable=%,$(wildcard contrib/*))
+	@$(RUN)/python -m pip install --quiet --no-compile --disable-pip-version-check $(patsubst %,--editable=%,$(wildcard contrib/*))
 	@touch $@
 
 compare: setup
 	@$(RUN)/oncebench compare
 
-# In the order of the folders, longest first: by itself pytest-xdist starts the files with few, long tests last.
+# More processes than cores: many tests wait for a server. In the order of the folders, longest first: by itself pytest-xdist starts the files with few, long tests last.
 test: setup $(CONTRIB)
-	@$(RUN)/python -m pytest -n 2 tests/unit
-	@$(RUN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 15 -m 'not slow' \
+	@$(RUN)/python -m pytest -n 3 tests/unit
+	@$(RUN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations 15 -m 'not slow' \
 	  tests/contract tests/integration tests/proofs contrib
 
 test-slow: setup $(CONTRIB)

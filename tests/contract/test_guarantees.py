@@ -32,11 +32,7 @@ pytestmark = [pytest.mark.contract, pytest.mark.spark]
 
 SMALL = Cell("", "", "", rate=1000.0, sessions=100, warmup_s=0.0)
 SUPPORTED = [(sink, support.guarantee, support.variant) for sink, support in all_supports() if sink in FIRST]
-EXACT = [
-    pytest.param(*each, marks=pytest.mark.slow if each[2] == "idempotent" else ())
-    for each in SUPPORTED
-    if each[1] == EXACTLY_ONCE
-]
+EXACT = [each for each in SUPPORTED if each[1] == EXACTLY_ONCE]
 # `compare` kills Spark's own sink, and `test_sinks` lets it die at each step.
 INEXACT = [each for each in SUPPORTED if each[1] != EXACTLY_ONCE and each[2] != "native"]
 
@@ -69,6 +65,7 @@ def test_a_kill_causes_only_the_allowed_anomalies(
     assert np.load(tmp_path / "run" / LATENCIES).shape[0] >= latency["n"] > 0
 
 
+@pytest.mark.slow  # `test_run` has these kills in a run of the command
 @pytest.mark.timeout(900)  # three starts of Spark
 @pytest.mark.parametrize(("sink", "guarantee", "variant"), EXACT)
 def test_exactly_once_survives_kills_in_a_batch_and_in_its_replay(

@@ -51,12 +51,12 @@ def processes_of(folder: Path) -> list[str]:
     return found
 
 
-def test_a_run_with_a_kill_prints_that_the_guarantee_was_kept(tmp_path: Path) -> None:
-    with started(tmp_path, "--duration", "2", "--fault", "after-prepare") as run:
+def test_a_run_with_kills_in_a_batch_and_in_its_replay_is_kept(tmp_path: Path) -> None:
+    with started(tmp_path, "--duration", "2", "--fault", "mid-write", "--fault", "after-prepare") as run:
         output = ended(run)
     assert run.returncode == 0, output
     report = json.loads((tmp_path / "report.json").read_text())
-    assert (report["verdict"], [fault["hit"] for fault in report["faults"]]) == ("kept", [True]), output
+    assert (report["verdict"], [fault["hit"] for fault in report["faults"]]) == ("kept", [True, True]), output
     assert "  verdict     kept: the promise was kept" in output
     assert processes_of(tmp_path) == []
 

@@ -75,7 +75,7 @@ MOMENTS: dict[str, Callable[[Child], bool]] = {
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("to_all", [True, False], ids=["to all", "to the job"])
+@pytest.mark.parametrize("to_all", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["to all", "to the job"])
 def test_sigterm_during_a_start_ends_it_before_it_is_finished(
     lab: Lab, tmp_path: Path, moment: str, to_all: bool
 ) -> None:

@@ -26,7 +26,7 @@ def creating(lab: Lab, tmp_path: Path) -> Iterator[Fixture]:
         yield Fixture(replace(lab, kafka=broker), tmp_path)
 
 
-@pytest.mark.parametrize("sink", ["kafka", "files-jsonl"])
+@pytest.mark.parametrize("sink", ["kafka", pytest.param("files-jsonl", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("field", "use"), [("quarantine_topic", "quarantine"), ("input_topic", "input")])
 def test_a_misspelt_topic_is_refused_and_not_created(creating: Fixture, sink: str, field: str, use: str) -> None:
     output = {"output": creating.output if sink == "kafka" else str(creating.folder / "rows")}

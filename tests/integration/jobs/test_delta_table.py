@@ -42,9 +42,12 @@ def removed(_spark: SparkSession, table: Path) -> None:
     shutil.rmtree(table)
 
 
-@pytest.mark.parametrize(
+each_guarantee = pytest.mark.parametrize(
     "guarantee", [*(pytest.param(each, marks=pytest.mark.slow) for each in (AT_MOST_ONCE, AT_LEAST_ONCE)), EXACTLY_ONCE]
 )
+
+
+@each_guarantee
 @pytest.mark.parametrize(
     ("change", "why"),
     [
@@ -79,7 +82,7 @@ def test_a_table_that_was_changed_after_the_start_ends_the_query_in_words(
     assert change is not removed or not table.exists(), "no new table without the rows of earlier batches"
 
 
-@pytest.mark.parametrize("guarantee", [AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE])
+@each_guarantee
 def test_a_batch_without_any_task_is_delivered(spark: SparkSession, tmp_path: Path, guarantee: str) -> None:
     """Spark plans such a batch of a stateless query for an empty file, and for a Kafka topic without records."""
     table, source = tmp_path / "table", tmp_path / "input"

@@ -77,6 +77,7 @@ def test_a_copy_has_every_header_and_the_timestamp_of_its_original(fixture: Fixt
     assert quarantine_faults(fixture, fixture.quarantine) == 0
 
 
+@pytest.mark.slow  # `test_hostile_input` sets records aside that fit
 def test_a_record_that_does_not_fit_is_cut_and_the_batch_goes_on(fixture: Fixture) -> None:
     """The quarantine topic has Kafka's default limit, 1,048,588 bytes."""
     kafka = fixture.lab.kafka

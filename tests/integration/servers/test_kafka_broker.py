@@ -193,7 +193,9 @@ def test_a_port_that_was_taken_meanwhile_is_replaced(tmp_path: Path, monkeypatch
     assert choices == []
 
 
-@pytest.mark.parametrize("archive", [None, b"not an archive"], ids=["missing", "damaged"])
+@pytest.mark.parametrize(
+    "archive", [pytest.param(None, marks=pytest.mark.slow), b"not an archive"], ids=["missing", "damaged"]
+)
 def test_it_starts_without_its_class_archive(
     archive: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

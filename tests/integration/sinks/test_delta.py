@@ -101,6 +101,7 @@ def digest_of(output: Output, rows: DataFrame) -> int:
     return digest.digest(hashes.combine_chunks())
 
 
+@pytest.mark.slow  # the contract tests compare such digests of rows without rare types
 def test_the_digest_of_a_commits_files_is_that_of_its_batch_for_every_type_and_null(output: Output) -> None:
     rows = frame(output.spark, FLAT | NESTED)
     assert not output.deliver_frame(0, rows, die_at="after-commit")

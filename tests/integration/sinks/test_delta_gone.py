@@ -26,7 +26,8 @@ from tests.pipelines import Fixture, session
 from tests.spark_sessions import sinkless, spark_session
 from tests.starts import catch_up, refusal
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark]
+# Slow: `test_delta_table` removes the table of a job.
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow]
 
 KIND = SINKS["delta"]
 SUPPORTS = [pytest.param(support, id=f"{support.guarantee}-{support.variant}") for support in KIND.supports]

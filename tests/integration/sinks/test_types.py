@@ -167,6 +167,7 @@ def check_json(rows: list[dict[str, Any]], columns: Columns) -> None:
     assert (rows[0]["array"], rows[0]["map"]) == ([1, None], {"k": None, "l": 0.1})
 
 
+@pytest.mark.slow  # Spark writes the files of Delta
 def test_delta_holds_every_type_nested_ones_too(make: Make) -> None:
     columns = FLAT | NESTED
     output = make("delta", "idempotent", columns)
