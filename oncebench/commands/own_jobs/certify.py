@@ -21,7 +21,7 @@ from oncebench.certify.kept import STRENGTH, Outcome, keeps, proven
 from oncebench.certify.request import Request
 from oncebench.certify.runs import RunSettings, check, run_all, run_prices
 from oncebench.commands.shared.options import MAX_FIRST_SEED, GroupedCommand, start_timeout
-from oncebench.commands.shared.spark import check_setting
+from oncebench.commands.shared.spark import SECRET, check_setting
 from oncebench.commands.shared.utf8 import refuse_other_bytes
 from oncebench.commands.shared.workspace import workspace_options
 from oncebench.commands.shared.writable import refuse_unwritable, refuse_unwritable_results, write_whole
@@ -45,8 +45,8 @@ from oncebench.report.results import LOCAL, Results, stamp
     "options",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Option of the sink of --format; repeat for several. $ONCEBENCH_OUTPUT in a value stands for a folder that "
-    "is new in each run.",
+    help="Option of the sink of --format; repeat for several. $NAME in a value stands for that environment variable. "
+    "$ONCEBENCH_OUTPUT is a folder that is new in each run.",
 )
 @click.option(
     "--reader",
@@ -166,8 +166,11 @@ def certify(
     settings_of_spark = _pairs("--spark", spark_settings)
     for name, value in settings_of_spark.items():
         check_setting("--spark", name, value)
+    options_of_sink = _pairs("--option", options)
+    for name, value in options_of_sink.items():
+        _refuse_open_secret(name, value)
     given = {
-        "write": function, "format": spark_format, "options": _pairs("--option", options), "read": reader,
+        "write": function, "format": spark_format, "options": options_of_sink, "read": reader,
         "setup": setup, "cwd": _here(), "spark": settings_of_spark,
     }  # fmt: skip
     if certificate_path is not None and certificate_path == junit_path:
@@ -231,6 +234,20 @@ def _exit_code(outcomes: list[Outcome], require: str | None) -> int:
     if require is not None and not keeps(outcomes, require):
         return ExitCode.BROKEN
     return ExitCode.KEPT if proven(outcomes) else ExitCode.ERROR
+
+
+def _refuse_open_secret(name: str, value: str) -> None:
+    """Refuses an option of a sink whose value is a password: the certificate shows the command.
+
+    Raises:
+        UserError: the name is that of a secret, and the value names no environment variable (exit code 2).
+    """
+    if SECRET.search(name) and "$" not in value:
+        raise UserError(
+            f"--option {name}: a command line and the certificate would show the secret. Store it in an environment "
+            f"variable, and give the variable's name: --option '{name}=$MY_SECRET'",
+            exit_code=ExitCode.USAGE,
+        )
 
 
 def _pairs(option: str, texts: tuple[str, ...]) -> dict[str, Any]:

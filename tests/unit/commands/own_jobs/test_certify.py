@@ -89,6 +89,21 @@ def test_a_setting_that_no_run_takes_is_refused_before_anything_starts(
     assert found.exception.exit_code == 2
 
 
+def test_a_password_of_a_format_comes_from_the_environment_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "run_all", lambda *_: iter(()))
+    monkeypatch.setattr(command, "check", lambda *_: None)
+    words = ("--format", "parquet", "--reader", "mine:read", "--option")
+    found = certify(*words, "dbPassword=hush")
+    assert isinstance(found.exception, UserError), found.exception
+    assert "--option 'dbPassword=$MY_SECRET'" in str(found.exception)
+    assert "hush" not in str(found.exception)
+    assert (
+        "dbPassword=$MINE"
+        in certify(*words, "dbPassword=$MINE").output
+        + next((folder / "results" / "local" / "tables").glob("*.md")).read_text()
+    )
+
+
 def test_a_folder_whose_path_is_not_utf8_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     there = folder / "m\udcff"
     there.mkdir()
