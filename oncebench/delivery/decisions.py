@@ -84,6 +84,19 @@ def refuse_older_journal(batch: Batch, sink: Sink, journal: Journal) -> None:
         )
 
 
+def refuse_later_batch(batch: Batch, sink: Sink) -> None:
+    """Refuses a batch that comes before the newest batch of the sink.
+
+    The start has refused a checkpoint that lacks batches of the sink, so this batch belongs to another checkpoint.
+    """
+    newest = sink.newest_batch()
+    if newest > batch.id:
+        raise RefusedStart(
+            f"this is batch {batch.id}, and the sink holds batch {newest}: the query has another checkpoint than its "
+            "journal. Do not set checkpointLocation on the writer. This batch has written nothing."
+        )
+
+
 def transaction_lost(batch: Batch, lost: set[int]) -> TransactionLost:
     """Returns the error for prepared work that was gone before its commit."""
     return TransactionLost(

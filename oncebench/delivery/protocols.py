@@ -21,6 +21,7 @@ from oncebench.delivery.decisions import (
     partitions_without,
     pass_decision_failpoints,
     prepared_by_partition,
+    refuse_later_batch,
     refuse_older_journal,
     report_dropped,
     transaction_lost,
@@ -36,11 +37,13 @@ Protocol = Callable[[Batch, Sink, Journal, str], None]
 def at_most_once(batch: Batch, sink: Sink, journal: Journal, _on_lost: str) -> None:
     """Claims the batch in journal and sink, then writes it.
 
-    A batch with an earlier claim may have been written already, so it is drained and not written again.
+    A batch with an earlier claim may have been written already, so it is drained and not written again. An older
+    journal may lack a claim that the sink has.
     """
+    refuse_later_batch(batch, sink)
     batch.failpoint("before-decision")
     with batch.timed("decide"):
-        first_time = journal.claim(batch.id)
+        first_time = journal.claim(batch.id) and sink.newest_batch() < batch.id
         if first_time:
             sink.claim(batch.id)
     batch.failpoint("after-decision")
@@ -63,6 +66,7 @@ def exactly_once_idempotent(batch: Batch, sink: Sink, _journal: Journal, _on_los
     A replay does not write the partitions that have the marker, because those are committed for good. It first makes
     their rows again and checks that they are the same; only then does it write the other partitions.
     """
+    refuse_later_batch(batch, sink)
     done = {p: (mark.rows, mark.digest) for p, mark in sink.marks().items() if mark.batch == batch.id}
     others = partitions_without(sink, done)
     if done:

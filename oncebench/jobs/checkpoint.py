@@ -103,9 +103,18 @@ def open_batch(checkpoint: Place) -> int | None:
 
     Spark runs it again: the offset log has it, and the commit log does not.
     """
-    newest = newest_batch(checkpoint)
-    done = max(_batches(checkpoint, "commits"), default=-1)
-    return newest if newest is not None and newest > done else None
+    newest = last_batch(checkpoint)
+    return newest if newest > newest_finished(checkpoint) else None
+
+
+def query_id(checkpoint: Place) -> str:
+    """Returns the id of the query that made the checkpoint (Spark's `StreamMetadata`).
+
+    Raises:
+        RefusedStart: the entry is damaged.
+    """
+    with _refuse_damaged(checkpoint, "metadata"):
+        return str(json.loads(text_of(checkpoint, "metadata"))["id"])
 
 
 def begun_at(checkpoint: Place, batch: int) -> float | None:
@@ -129,14 +138,6 @@ def last_batch(checkpoint: Place) -> int:
     return max(_batches(checkpoint, "offsets"), default=-1)
 
 
-def newest_batch(checkpoint: Place) -> int | None:
-    """Returns the newest batch in Spark's offset log; None if there is none.
-
-    `last_batch` returns -1 then.
-    """
-    return max(_batches(checkpoint, "offsets"), default=None)
-
-
 @contextmanager
 def _refuse_damaged(checkpoint: Place, entry: str) -> Iterator[None]:
     """Converts errors while reading an entry of Spark's to errors that name it.
@@ -150,9 +151,9 @@ def _refuse_damaged(checkpoint: Place, entry: str) -> Iterator[None]:
     except (ValueError, LookupError, OSError) as error:  # torn, empty or missing
         if isinstance(error, OSError) and passes(error):
             path = Path(f"{checkpoint}/{entry}")
-            raise not_now(error, f"{path} in Spark's offset log cannot be read", path) from error
+            raise not_now(error, f"{path} in Spark's checkpoint cannot be read", path) from error
         raise RefusedStart(
-            f"{checkpoint}/{entry} in Spark's offset log can't be read ({error}): the checkpoint is damaged. "
+            f"{checkpoint}/{entry} in Spark's checkpoint can't be read ({error}): the checkpoint is damaged. "
             "Restore all of it, with its journal, as they were just before the damage; without such a copy, take a new "
             "checkpoint, sink_id and output."
         ) from error

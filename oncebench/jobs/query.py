@@ -43,7 +43,7 @@ from oncebench.delivery.stores.choose import Place, place_at
 from oncebench.delivery.topics.check import refuse_compacted, refuse_unfit
 from oncebench.delivery.topics.settings import LIMIT_S
 from oncebench.jobs.batches import Batches
-from oncebench.jobs.checkpoint import has_planned
+from oncebench.jobs.checkpoint import has_planned, query_id
 from oncebench.jobs.object_store import MANAGER, refuse_unfit_manager
 from oncebench.jobs.output import OutputChecks, Target
 from oncebench.jobs.session import SHUFFLES, refuse_unfit_rows, refuse_unfit_settings, tasks_per_batch
@@ -178,11 +178,11 @@ def _guarded(batches: Batches, target: Target, tasks: int, watch: Watch) -> Each
         nonlocal checked
         # Spark writes `offsets/N` before it runs batch N.
         if not has_planned(target.checkpoint, number):
-            raise RefusedStart(
-                f"batch {number} is not in {target.checkpoint}/offsets: the query has another checkpoint than its "
-                "journal. Do not set checkpointLocation on the writer. This batch has written nothing."
-            )
+            raise _another_checkpoint(f"batch {number} is not in {target.checkpoint}/offsets")
         if not checked:  # a query has a copy of the session, made at its start
+            context = rows.sparkSession.sparkContext
+            if context.getLocalProperty("sql.streaming.queryId") != query_id(target.checkpoint):
+                raise _another_checkpoint(f"{target.checkpoint}/metadata has another id than the query")
             refuse_unfit_settings(rows, target.kind.commits_per_task(target.support), target.kind.spark)
             if tasks_per_batch(rows) != tasks:
                 raise RefusedStart(
@@ -192,6 +192,13 @@ def _guarded(batches: Batches, target: Target, tasks: int, watch: Watch) -> Each
             checked = True
 
     return each_batch
+
+
+def _another_checkpoint(seen: str) -> RefusedStart:
+    return RefusedStart(
+        f"{seen}: the query has another checkpoint than its journal. Do not set checkpointLocation on the writer. This "
+        "batch has written nothing."
+    )
 
 
 def _target(sink: JobSink, guarantee: str, variant: str | None, checkpoint: Place) -> Target:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from oncebench.delivery.stores.choose import Place, store_of
-from oncebench.jobs.checkpoint import begin_of_first_batch, newest_batch, offsets_in, open_batch, split_last, text_of
+from oncebench.jobs.checkpoint import begin_of_first_batch, last_batch, offsets_in, open_batch, split_last, text_of
 
 Offsets = Mapping[str, int]
 
@@ -52,9 +52,9 @@ def position(checkpoint: Place, topic: str) -> Position | None:
     Raises:
         RefusedStart: an entry of Spark's offset log is damaged.
     """
-    newest = newest_batch(checkpoint)
+    newest = last_batch(checkpoint)
     first = begin_of_first_batch(checkpoint, topic)
-    if newest is None:
+    if newest < 0:
         return None if first is None else Position(first, first)
     ends = offsets_in(checkpoint, newest, topic)
     if open_batch(checkpoint) is None:
@@ -110,8 +110,8 @@ def from_the_beginning(at: Position, there: Mapping[str, tuple[int, int]]) -> Po
 
 def move(checkpoint: Place, topic: str, to: Position) -> None:
     """Rewrites the end of the newest batch in Spark's offset log, and of the one before if open."""
-    newest = newest_batch(checkpoint)
-    if newest is None:
+    newest = last_batch(checkpoint)
+    if newest < 0:
         _rewrite(checkpoint, "sources/0", "0", topic, to.starts)
         return
     if open_batch(checkpoint) is not None:

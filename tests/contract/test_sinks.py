@@ -172,6 +172,18 @@ def test_a_death_in_the_replay_breaks_nothing(make: Make, case: tuple[str, Suppo
     assert output.visible() == Counter(flat(batch(0), batch(1), batch(2)))
 
 
+@pytest.mark.parametrize("case", [each for each in WEAK if each[1].variant == "claim"], ids=called)
+def test_a_claim_that_only_the_sink_has_is_enough(make: Make, case: tuple[str, Support]) -> None:
+    output = make(*case)
+    if not output.driver().sink.keeps_marks:
+        pytest.skip("the sink stores no claim")
+    assert output.deliver(0, batch(0))
+    (claim,) = (output.config.checkpoint / "journal").glob("claim-*.json")
+    claim.unlink()  # as in a copy of a checkpoint whose journal was copied first
+    assert output.deliver(0, batch(0))
+    assert output.visible() == Counter(flat(batch(0)))
+
+
 @exact
 def test_a_replay_with_other_rows_writes_nothing(make: Make, case: tuple[str, Support]) -> None:
     output = make(*case)

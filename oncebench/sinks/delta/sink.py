@@ -233,7 +233,9 @@ class DeltaSink(Sink):
         """Reads the newest claimed batch. A driver of a copied checkpoint has the same app_id, and Delta skips its."""
         self._app_id = f"{self._sink_id}/claim/{checkpoint_id(self._checkpoint)}"
         with _readable(self._table):
-            self._newest = transactions(self._table / "_delta_log").get(self._app_id, -1)
+            entries = transactions(self._table / "_delta_log")
+        self._refuse_other_checkpoints(entries)
+        self._newest = entries.get(self._app_id, -1)
 
     def unacknowledged_writer(self) -> Append:
         return Append(self._table, self._app_id, self._seen)

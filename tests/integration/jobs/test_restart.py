@@ -137,6 +137,13 @@ def test_a_checkpoint_beside_the_journal_is_refused_in_the_first_batch(copy: Cop
     assert copy.visible() == {}
 
 
+def test_a_checkpoint_beside_the_journal_of_an_old_job_is_refused_too(copy: Copy) -> None:
+    copy.run()
+    with pytest.raises(StreamingQueryException, match="metadata has another id than the query"):
+        copy.run(checkpointLocation=str(copy.folder / "elsewhere"))
+    assert copy.visible() == once(1)
+
+
 def test_a_setting_that_changed_before_the_start_is_refused(copy: Copy, spark: SparkSession) -> None:
     sink = KafkaSink(copy.topic, bootstrap_servers=copy.servers, sink_id=copy.topic)
     writer = deliver(copy.rows(), sink, guarantee="exactly-once", checkpoint=copy.folder / "checkpoint")

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from oncebench.delivery import protocols as delivery
-from oncebench.delivery.contract import Mark, Written
+from oncebench.delivery.contract import WHOLE_BATCH, Mark, Written
 from oncebench.delivery.errors import NondeterministicReplay, RefusedStart, TransactionLost
 from oncebench.delivery.failpoints import POINTS
 from oncebench.delivery.journal import Identity, Journal, open_journal
@@ -69,6 +69,9 @@ class MemorySink:
 
     def marks(self) -> Mapping[int, Mark]:
         return self._marks
+
+    def newest_batch(self) -> int:
+        return max((mark.batch for mark in self._marks.values()), default=-1)
 
     def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
         lost = set()
@@ -258,6 +261,23 @@ def test_a_batch_that_the_sink_holds_and_an_older_journal_does_not_know_is_refus
         delivery.exactly_once_two_phase(MemoryBatch(store, None), sink, older, "rewrite")  # type: ignore[arg-type]
     assert store.visible == shown
     assert shown
+
+
+def test_at_most_once_drains_a_batch_whose_claim_only_the_sink_has(tmp_path: Path) -> None:
+    store = Store(marks={WHOLE_BATCH: Mark(MemoryBatch.id, 0, None)})
+    older = open_journal(tmp_path, Identity("s", "memory", "d", "v", PARTITIONS))
+    batch = MemoryBatch(store, None)
+    delivery.at_most_once(batch, MemorySink(store, ()), older, "rewrite")  # type: ignore[arg-type]
+    assert (batch.drained_only, store.visible) == (True, {})
+
+
+@pytest.mark.parametrize("protocol", [delivery.at_most_once, delivery.exactly_once_idempotent])
+def test_a_batch_before_the_newest_of_the_sink_is_refused(tmp_path: Path, protocol: Any) -> None:
+    store = Store(marks={WHOLE_BATCH: Mark(MemoryBatch.id + 1, 0, None)})
+    journal = open_journal(tmp_path, Identity("s", "memory", "d", "v", PARTITIONS))
+    with pytest.raises(RefusedStart, match=r"this is batch 7, and the sink holds batch 8: .*another checkpoint"):
+        protocol(MemoryBatch(store, None), MemorySink(store, ()), journal, "rewrite")
+    assert store.visible == {}
 
 
 def test_a_replay_of_a_decided_batch_drains_it_and_decides_nothing_again(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from oncebench.delivery.stores import choose, objects
 from oncebench.delivery.stores.choose import Place, place_at, store_of
 from oncebench.delivery.stores.entries import put_exclusively, read_entry
 from oncebench.delivery.stores.objects import ObjectStore
-from oncebench.jobs.checkpoint import committed_position, has_finished, newest_batch, open_batch
+from oncebench.jobs.checkpoint import committed_position, has_finished, last_batch, open_batch
 
 exceptions = pytest.importorskip("obstore.exceptions", reason="needs the extra s3")
 IDENTITY = Identity("s", "files-jsonl", "exactly-once", "two-phase", 2)
@@ -204,7 +204,7 @@ def test_sparks_own_logs_are_read_there(place: Place) -> None:
     offsets = 'v1\n{}\n{"t":{"0":12}}'
     for log, entry in (("offsets", "0"), ("offsets", "1"), ("commits", "0")):
         store_of(place).below(log).put(entry, offsets.encode(), durable=False)
-    assert (newest_batch(place), open_batch(place)) == (1, 1)
+    assert (last_batch(place), open_batch(place)) == (1, 1)
     assert (has_finished(place, 0), has_finished(place, 1)) == (True, False)
     assert committed_position(place, "t") == (0, {"0": 12})
     with pytest.raises(RefusedStart, match="has batches but no journal"):

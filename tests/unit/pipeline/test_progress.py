@@ -55,7 +55,7 @@ def test_an_offset_log_entry_has_time_and_end_of_its_batch(tmp_path: Path) -> No
 def test_a_damaged_offset_log_entry_refuses_the_start(tmp_path: Path, kept: int) -> None:
     checkpoint = checkpointed(tmp_path, ENTRY[:kept])
     with pytest.raises(
-        RefusedStart, match=r"offsets/3 in Spark's offset log can't be read .*: the checkpoint is damaged"
+        RefusedStart, match=r"offsets/3 in Spark's checkpoint can't be read .*: the checkpoint is damaged"
     ):
         committed_position(checkpoint, "in")
 

@@ -276,6 +276,13 @@ def test_a_read_only_table_refuses_the_start(tmp_path: Path, monkeypatch: pytest
         sink(tmp_path).start(IDEMPOTENT, 1, ())
 
 
+def test_claims_of_another_checkpoint_refuse_the_start(tmp_path: Path) -> None:
+    own_id(tmp_path)
+    append(tmp_path / "table", rows("a"), "sink/claim/older-checkpoint", 4)
+    with pytest.raises(RefusedStart, match=r"holds batches up to 4 of sink_id 'sink' from another checkpoint"):
+        sink(tmp_path).start(Support("at-most-once", "claim", ""), 1, ())
+
+
 def test_a_sink_id_that_is_a_prefix_of_another_is_distinct(tmp_path: Path) -> None:
     append(tmp_path / "table", rows("a"), "sink-2/id", 4)
     started = sink(tmp_path)
