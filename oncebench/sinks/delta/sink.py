@@ -117,7 +117,7 @@ class Append:
         if self.app_id is not None:
             writer = writer.option("txnAppId", self.app_id).option("txnVersion", batch)
         try:
-            writer.save(str(self.table))
+            writer.save(_for_spark(self.table))
         except (PySparkException, Py4JError) as error:
             text = first_cause(error)
             cause = of_text(text)
@@ -162,7 +162,7 @@ class DeltaSink(Sink):
 
     def __init__(self, table: Path, sink_id: str, partitions: int, checkpoint: Place) -> None:
         self.partitions = partitions
-        self._table = table
+        self._table = table if is_uri(str(table)) else table.absolute()
         self._sink_id = sink_id
         self._checkpoint = checkpoint
         self._app_id = ""
@@ -262,7 +262,12 @@ class DeltaSink(Sink):
         Append(self._table, query or self._sink_id, self._seen).write_batch(without_rejected(rows), number)
 
     def stream_native(self, rows: DataFrame) -> DataStreamWriter:
-        return without_rejected(rows).writeStream.format("delta").outputMode("append").option("path", str(self._table))
+        return (
+            without_rejected(rows)
+            .writeStream.format("delta")
+            .outputMode("append")
+            .option("path", _for_spark(self._table))
+        )
 
     def _refuse_other_checkpoints(self, entries: Mapping[str, int]) -> None:
         others = {app: batch for app, batch in entries.items() if app.startswith(f"{self._sink_id}/")}
@@ -329,9 +334,14 @@ class Replayable:
 
 def _digest_of(files: Sequence[Path], columns: list[str]) -> int:
     spark = SparkSession.builder.getOrCreate()  # the session of the query
-    rows = spark.read.parquet(*map(str, files)).select(*map(digest.quoted, columns))
+    rows = spark.read.parquet(*map(_for_spark, files)).select(*map(digest.quoted, columns))
     hashes = digest.with_hash(rows, columns).select(digest.HASH).toArrow().column(0)
     return digest.digest(hashes.combine_chunks())
+
+
+def _for_spark(path: Path) -> str:
+    """With a scheme: Spark takes a plain path for one of its default file system, which may be a cluster's HDFS."""
+    return f"file://{path}"
 
 
 def _exists(table: Path) -> bool:

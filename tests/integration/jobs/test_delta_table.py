@@ -101,3 +101,23 @@ def test_a_batch_without_any_task_is_delivered(spark: SparkSession, tmp_path: Pa
     (source / "1.txt").write_text("7\n8\n")
     run()
     assert sorted(row.value for row in spark.read.format("delta").load(str(table)).collect()) == ["7", "8"]
+
+
+def test_the_table_is_a_local_folder_whatever_sparks_default_file_system_is(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table, source = tmp_path / "table", tmp_path / "input"
+    source.mkdir()
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    local = hadoop.get("fs.defaultFS")
+    hadoop.set("fs.defaultFS", "hdfs://no.such.cluster.invalid")
+    try:
+        for number in range(2):
+            (source / f"{number}.txt").write_text(f"{number}\n")
+            rows = spark.readStream.text(f"file://{source}").selectExpr("value AS key", "value").repartition(2, "key")
+            sink = DeltaSink(str(table), sink_id=tmp_path.name)
+            writer = deliver(rows, sink, guarantee=EXACTLY_ONCE, checkpoint=tmp_path / "checkpoint")
+            writer.trigger(availableNow=True).start().awaitTermination()
+    finally:
+        hadoop.set("fs.defaultFS", local)
+    assert sorted(row.value for row in spark.read.format("delta").load(str(table)).collect()) == ["0", "1"]
