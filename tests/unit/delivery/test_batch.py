@@ -17,7 +17,7 @@ import pytest
 from pyspark import TaskContext
 
 from oncebench.delivery.batch import Batch
-from oncebench.delivery.contract import WHOLE_BATCH, Mark
+from oncebench.delivery.contract import WHOLE_BATCH, Mark, Sink
 from oncebench.delivery.digest import HASH, digest
 from oncebench.delivery.errors import NondeterministicReplay
 from oncebench.delivery.failpoints import Failpoints
@@ -87,7 +87,7 @@ class At:
 
 
 @dataclass
-class Marked:
+class Marked(Sink):
     """A sink that has these marks."""
 
     found: Mapping[int, Mark]
