@@ -1,7 +1,7 @@
 """One micro-batch in the driver: run it through a writer, or drain it.
 
 Promise: each attempt consumes the rows of a batch exactly once, under every protocol. The tasks count and digest them
-(`oncebench.delivery.tasks`). A batch has no more tasks than the job has partitions, because marks exist for those only.
+(`oncebench.delivery.tasks`). Where marks belong to task numbers, a batch has no more tasks than there are marks.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Batch:
     Args:
         rows: the result of `deliverable`.
         number: the batch id of Spark.
-        partitions: the most tasks that the batch may have.
+        partitions: the most tasks that the batch may have; None: any number.
         rows_before: number of rows in the previous batch (None: unknown). Failpoints use this number until the batch
             has run, because a fault that names no batch must not hit a batch without rows.
         changed: whether an accepted loss has changed the batch's input, so its rows are not compared with a first run.
@@ -123,7 +123,7 @@ class Batch:
         self,
         rows: DataFrame,
         number: int,
-        partitions: int,
+        partitions: int | None,
         failpoints: Failpoints,
         quarantine: Quarantine,
         rows_before: int | None = None,

@@ -35,7 +35,7 @@ class Batches:
         protocol: of the guarantee.
         sink: started.
         journal: of the checkpoint.
-        partitions: the most tasks that a batch may have.
+        partitions: the most tasks that a batch may have; None: any number.
         on_lost: see `oncebench.delivery.decisions`.
         quarantine: where rejected records go.
         failpoints: faults of a run of the suite.
@@ -48,7 +48,7 @@ class Batches:
         protocol: Protocol,
         sink: Sink,
         journal: Journal,
-        partitions: int,
+        partitions: int | None,
         quarantine: Quarantine,
         *,
         on_lost: str = REWRITE,

@@ -149,8 +149,9 @@ def _writer(
             start_sink(opened, target, journal, checks)
             checks.record(opened)
     batches = Batches(
-        protocol_of(kind, target.support), opened, journal, tasks, quarantine or _REJECTS_NOTHING, on_lost=on_lost,
-        changed=gaps.changed, delivered=(checks.note_batch, watch.note_batch),
+        protocol_of(kind, target.support), opened, journal, tasks if per_task else None,
+        quarantine or _REJECTS_NOTHING, on_lost=on_lost, changed=gaps.changed,
+        delivered=(checks.note_batch, watch.note_batch),
     )  # fmt: skip
     opens = kind.transactions.get(target.support.variant)
     watch.open_transactions = None if opens is None else partial(opens, settings)
