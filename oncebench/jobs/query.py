@@ -31,7 +31,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from oncebench.delivery.batch import check_columns, deliverable
 from oncebench.delivery.contract import Sink, SinkSettings
-from oncebench.delivery.decisions import REWRITE
+from oncebench.delivery.decisions import DROP, REWRITE
 from oncebench.delivery.deterministic_plan import refuse_without_shuffle
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.journal import open_journal
@@ -109,6 +109,8 @@ def _writer(
     accept_gap: str | None,
     watch: Watch,
 ) -> DataStreamWriter:
+    if on_lost not in (REWRITE, DROP):
+        raise RefusedStart(f"on_lost is {on_lost!r}, and must be one of: {REWRITE}, {DROP}. Correct this argument.")
     refuse_unfit_rows(rows)
     if not isinstance(checkpoint, Path):
         refuse_unfit_manager(rows.sparkSession.conf.get(MANAGER, "") or "", checkpoint)
