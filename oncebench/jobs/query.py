@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -136,8 +136,9 @@ def _writer(
     )
     client = settings.kafka or (quarantine.client if quarantine else {})
     refuse_access(client)
-    with kafka_must_answer(str(client.get("bootstrap.servers", "")), sink.sink_id):
+    with kafka_must_answer(str(client.get("bootstrap.servers", "")), sink.sink_id), ExitStack() as on_failure:
         opened = kind.open(settings)
+        on_failure.callback(opened.close)
         opened.check_schema(rows.schema)
         each = deliverable(rows, opened)
         if quarantine is not None:
@@ -150,6 +151,7 @@ def _writer(
             checks = OutputChecks(target, journal, gaps, Places(journal.folder))
             start_sink(opened, target, journal, checks)
             checks.record(opened)
+        on_failure.pop_all()
     batches = Batches(
         protocol_of(kind, target.support), opened, journal, tasks if per_task else None,
         quarantine or _REJECTS_NOTHING, on_lost=on_lost, changed=gaps.changed,
@@ -226,11 +228,7 @@ def _in_place_of_earlier(sink: Sink, target: Target) -> Iterator[None]:
             f"another query of this process has, or had, sink {target.kind.name} and sink_id {target.sink_id!r}, with "
             f"the checkpoint {checkpoint}. Take that checkpoint, or a sink_id and a checkpoint of this query's own."
         )
-    try:
-        yield
-    except BaseException:
-        sink.close()
-        raise
+    yield
     _started[key] = target.checkpoint, sink
     if earlier is not None:
         with suppress(Exception):  # its query has failed, or fails now: this start has fenced it
