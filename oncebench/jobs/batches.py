@@ -81,7 +81,10 @@ class Batches:
         )  # fmt: skip
         batch.failpoint("batch-start")
         started = time.perf_counter()
-        self._protocol(batch, self._sink, self._journal, self._on_lost)
+        try:
+            self._protocol(batch, self._sink, self._journal, self._on_lost)
+        finally:
+            batch.release()
         batch.timings_ms["total"] = (time.perf_counter() - started) * 1000
         batch.failpoint("after-commit")
         self._rows_before = rows_of(batch)

@@ -166,7 +166,10 @@ class Driver:
         marked = output.kind.commits_per_task(output.support)
         batch = Batch(rows, number, config.partitions if marked else None, failpoints, rejected)
         batch.failpoint("batch-start")
-        protocol(batch, self.sink, self.journal, config.on_lost)
+        try:
+            protocol(batch, self.sink, self.journal, config.on_lost)
+        finally:
+            batch.release()
         batch.failpoint("after-commit")
         return batch
 

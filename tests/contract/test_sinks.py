@@ -209,6 +209,7 @@ def test_a_replay_with_other_rows_in_one_partition_writes_nothing(make: Make, ca
     assert not output.deliver(0, [rows_for("there"), []], die_at="after-commit")
     with pytest.raises(PipelineError, match=r"the replay has written nothing"):
         output.deliver(0, [rows_for("other"), rows_for("there")])
+    assert output.spark._jsparkSession.sharedState().cacheManager().isEmpty()
     assert output.visible() == Counter(rows_for("there"))
 
 
