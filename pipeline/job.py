@@ -185,7 +185,8 @@ class Job:
         protocol = protocol_of(kind, target.support)
         rows = query_of(config.workload)(spark, config)
         check_query(rows, config.workload)
-        if kind.commits_per_task(target.support):
+        per_task = kind.commits_per_task(target.support)
+        if per_task:
             refuse_without_shuffle(rows, config.partitions, KEY)
         rows = rows_for(kind.takes, rows)
         by_batch = not sink.always_streams and (protocol is not native or bool(config.faults))
@@ -193,8 +194,9 @@ class Job:
             rows = deliverable(rows, sink)
         if by_batch:
             batches = Batches(
-                protocol, sink, journal, config.partitions, self._quarantine, on_lost=config.on_lost,
-                failpoints=self._failpoints, changed=checks.changed, delivered=(self._note, checks.output.note_batch),
+                protocol, sink, journal, config.partitions if per_task else None, self._quarantine,
+                on_lost=config.on_lost, failpoints=self._failpoints, changed=checks.changed,
+                delivered=(self._note, checks.output.note_batch),
             )  # fmt: skip
             writer = rows.writeStream.foreachBatch(self._delivered_by(batches))
         elif sink.always_streams:

@@ -3,9 +3,9 @@
 Promise: the rows depend on the input alone, not on a clock, a random number or the order of arrival. Therefore a
 replayed batch makes the same rows.
 
-What can go wrong: a batch with more tasks than the pipeline has partitions is refused. A query must also end with a
-shuffle by key (groupBy, or repartition by a column), or it is refused. Such a shuffle makes exactly as many tasks, and
-a replay puts each row into the same task.
+What can go wrong: under exactly-once, a batch with more tasks than the pipeline has partitions is refused, unless the
+sink keeps no marks by task number. Such a query must also end with a shuffle by key (groupBy, or repartition by a
+column), or it is refused. The shuffle makes exactly as many tasks, and a replay puts each row into the same task.
 """
 
 from __future__ import annotations

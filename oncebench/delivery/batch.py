@@ -1,7 +1,7 @@
 """One micro-batch in the driver: run it through a writer, or drain it.
 
 Promise: each attempt consumes the rows of a batch exactly once, under every protocol. The tasks count and digest them
-(`oncebench.delivery.tasks`). A batch has no more tasks than the job has partitions, because marks exist for those only.
+(`oncebench.delivery.tasks`). Where marks belong to task numbers, a batch has no more tasks than there are marks.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache, reduce
 from typing import Any
@@ -112,7 +112,7 @@ class Batch:
     Args:
         rows: the result of `deliverable`.
         number: the batch id of Spark.
-        partitions: the most tasks that the batch may have.
+        partitions: the most tasks that the batch may have; None: any number.
         rows_before: number of rows in the previous batch (None: unknown). Failpoints use this number until the batch
             has run, because a fault that names no batch must not hit a batch without rows.
         changed: whether an accepted loss has changed the batch's input, so its rows are not compared with a first run.
@@ -123,7 +123,7 @@ class Batch:
         self,
         rows: DataFrame,
         number: int,
-        partitions: int,
+        partitions: int | None,
         failpoints: Failpoints,
         quarantine: Quarantine,
         rows_before: int | None = None,
@@ -179,10 +179,7 @@ class Batch:
             assert not expected, "a BatchWriter's rows are compared before they are written"
             return self._run_whole(writer)
         self.drained = False
-        results = self._run(writer, None if only is None else frozenset(only), expected or {})
-        if self._kept is not None:
-            self._kept.unpersist()
-        return results
+        return self._run(writer, None if only is None else frozenset(only), expected or {})
 
     def native_rows(self) -> DataFrame:
         """Returns the rows for Spark's own sink; in a run with faults they pass a task's failpoints."""
@@ -196,13 +193,19 @@ class Batch:
 
         Args:
             expected: see `run`.
-            keep: whether Spark keeps the rows (in memory, or on its disks) for a `run` that follows. The query's
-                operator then makes the rows and commits its state only once.
+            keep: whether Spark keeps the rows (in memory, or on its disks) for a `run` that follows, until `release`.
+                The query's operator then makes the rows and commits its state only once.
         """
         self.drained = True
         if keep:
             self.rows = self._kept = self.rows.persist()
         self._run(None, None, expected or {})
+
+    def release(self) -> None:
+        """Ends the keeping of rows by `drain`, also after a failure."""
+        if self._kept is not None:
+            with suppress(Exception):  # a Spark that has ended keeps nothing, and the failure of the batch counts
+                self._kept.unpersist()
 
     @contextmanager
     def timed(self, step: str) -> Iterator[None]:

@@ -83,7 +83,7 @@ class SinkSettings:
     Attributes:
         output: the place of the rows, in the form of the kind; its field `output` names a topic, a table or a folder.
         sink_id: names this sink in its server; no two pipelines may share a sink_id.
-        partitions: tasks per batch.
+        partitions: tasks per batch; a batch may have more if no marks belong to task numbers.
         checkpoint: the place of Spark's checkpoint, with the journal in it.
         kafka: librdkafka settings of the job's cluster, `bootstrap.servers` at least.
         transaction_timeout_ms: how long a prepared transaction may stay open.

@@ -83,13 +83,14 @@ class WriteTask:
 
     Attributes:
         batch: number of the batch.
-        partitions: the most tasks that a batch may have, because marks exist for these only.
+        partitions: the most tasks that a batch may have, because marks exist for these only; None: the guarantee
+            keeps no marks by task number, and a batch may have any number of tasks.
         writer: writes the rows; None: the rows are drained.
         only: the partitions to write; None: all.
     """
 
     batch: int
-    partitions: int
+    partitions: int | None
     writer: Writer | None
     only: frozenset[int] | None
     failpoints: Failpoints
@@ -98,7 +99,7 @@ class WriteTask:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         started = time.perf_counter()
         partition = partition_of_first_attempt(self.batch)
-        if self.writer is not None and partition >= self.partitions:
+        if self.writer is not None and self.partitions is not None and partition >= self.partitions:
             raise TooManyTasks(
                 f"batch {self.batch}: Spark runs a task for partition {partition}, but this pipeline keeps marks for "
                 f"{self.partitions} partitions only; other tasks may have written. End the query with groupBy or "

@@ -35,7 +35,7 @@ class Batches:
         protocol: of the guarantee.
         sink: started.
         journal: of the checkpoint.
-        partitions: the most tasks that a batch may have.
+        partitions: the most tasks that a batch may have; None: any number.
         on_lost: see `oncebench.delivery.decisions`.
         quarantine: where rejected records go.
         failpoints: faults of a run of the suite.
@@ -48,7 +48,7 @@ class Batches:
         protocol: Protocol,
         sink: Sink,
         journal: Journal,
-        partitions: int,
+        partitions: int | None,
         quarantine: Quarantine,
         *,
         on_lost: str = REWRITE,
@@ -81,7 +81,10 @@ class Batches:
         )  # fmt: skip
         batch.failpoint("batch-start")
         started = time.perf_counter()
-        self._protocol(batch, self._sink, self._journal, self._on_lost)
+        try:
+            self._protocol(batch, self._sink, self._journal, self._on_lost)
+        finally:
+            batch.release()
         batch.timings_ms["total"] = (time.perf_counter() - started) * 1000
         batch.failpoint("after-commit")
         self._rows_before = rows_of(batch)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -31,7 +31,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from oncebench.delivery.batch import check_columns, deliverable
 from oncebench.delivery.contract import Sink, SinkSettings
-from oncebench.delivery.decisions import REWRITE
+from oncebench.delivery.decisions import DROP, REWRITE
 from oncebench.delivery.deterministic_plan import refuse_without_shuffle
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.journal import open_journal
@@ -109,6 +109,8 @@ def _writer(
     accept_gap: str | None,
     watch: Watch,
 ) -> DataStreamWriter:
+    if on_lost not in (REWRITE, DROP):
+        raise RefusedStart(f"on_lost is {on_lost!r}, and must be one of: {REWRITE}, {DROP}. Correct this argument.")
     refuse_unfit_rows(rows)
     if not isinstance(checkpoint, Path):
         refuse_unfit_manager(rows.sparkSession.conf.get(MANAGER, "") or "", checkpoint)
@@ -134,8 +136,9 @@ def _writer(
     )
     client = settings.kafka or (quarantine.client if quarantine else {})
     refuse_access(client)
-    with kafka_must_answer(str(client.get("bootstrap.servers", "")), sink.sink_id):
+    with kafka_must_answer(str(client.get("bootstrap.servers", "")), sink.sink_id), ExitStack() as on_failure:
         opened = kind.open(settings)
+        on_failure.callback(opened.close)
         opened.check_schema(rows.schema)
         each = deliverable(rows, opened)
         if quarantine is not None:
@@ -148,9 +151,11 @@ def _writer(
             checks = OutputChecks(target, journal, gaps, Places(journal.folder))
             start_sink(opened, target, journal, checks)
             checks.record(opened)
+        on_failure.pop_all()
     batches = Batches(
-        protocol_of(kind, target.support), opened, journal, tasks, quarantine or _REJECTS_NOTHING, on_lost=on_lost,
-        changed=gaps.changed, delivered=(checks.note_batch, watch.note_batch),
+        protocol_of(kind, target.support), opened, journal, tasks if per_task else None,
+        quarantine or _REJECTS_NOTHING, on_lost=on_lost, changed=gaps.changed,
+        delivered=(checks.note_batch, watch.note_batch),
     )  # fmt: skip
     opens = kind.transactions.get(target.support.variant)
     watch.open_transactions = None if opens is None else partial(opens, settings)
@@ -230,11 +235,7 @@ def _in_place_of_earlier(sink: Sink, target: Target) -> Iterator[None]:
             f"another query of this process has, or had, sink {target.kind.name} and sink_id {target.sink_id!r}, with "
             f"the checkpoint {checkpoint}. Take that checkpoint, or a sink_id and a checkpoint of this query's own."
         )
-    try:
-        yield
-    except BaseException:
-        sink.close()
-        raise
+    yield
     _started[key] = target.checkpoint, sink
     if earlier is not None:
         with suppress(Exception):  # its query has failed, or fails now: this start has fenced it

@@ -163,9 +163,13 @@ class Driver:
         context = output.spark.sparkContext
         context.setLocalProperty("sql.streaming.queryId", config.sink_id)
         context.setLocalProperty("streaming.sql.batchId", str(number))
-        batch = Batch(rows, number, config.partitions, failpoints, rejected)
+        marked = output.kind.commits_per_task(output.support)
+        batch = Batch(rows, number, config.partitions if marked else None, failpoints, rejected)
         batch.failpoint("batch-start")
-        protocol(batch, self.sink, self.journal, config.on_lost)
+        try:
+            protocol(batch, self.sink, self.journal, config.on_lost)
+        finally:
+            batch.release()
         batch.failpoint("after-commit")
         return batch
 

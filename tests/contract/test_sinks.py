@@ -73,6 +73,16 @@ dying = all_but_slow([each for each in WEAK if each[0] in ("delta", "files-parqu
 # The other variants of a sink store the same rows.
 large = all_but_slow([each for each in DECLARED if each not in DEFAULTS])
 exact = pytest.mark.parametrize("case", EXACT, ids=called)
+# They keep no marks by task number.
+unnumbered = pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(each, marks=pytest.mark.slow if each[0] in ("delta", "files-parquet") else ())
+        for each in DECLARED
+        if not SINKS[each[0]].commits_per_task(each[1])
+    ],
+    ids=called,
+)
 one_driver = pytest.mark.parametrize("case", ONE_DRIVER, ids=called)
 
 
@@ -153,6 +163,14 @@ def test_a_broken_sink_fails_the_contract(make: Make, case: tuple[str, Support])
         suffer_every_death(make(*case))
 
 
+@unnumbered
+def test_any_number_of_tasks_writes_without_marks_per_task(make: Make, case: tuple[str, Support]) -> None:
+    output = make(*case)
+    parts = [rows_for(f"part {number}") for number in range(PARTITIONS + 3)]
+    assert output.deliver(0, parts)
+    assert output.visible() == Counter(flat(parts))
+
+
 @exact
 def test_a_finished_batch_may_be_replayed_many_times(make: Make, case: tuple[str, Support]) -> None:
     output = make(*case)
@@ -203,6 +221,7 @@ def test_a_replay_with_other_rows_in_one_partition_writes_nothing(make: Make, ca
     assert not output.deliver(0, [rows_for("there"), []], die_at="after-commit")
     with pytest.raises(PipelineError, match=r"the replay has written nothing"):
         output.deliver(0, [rows_for("other"), rows_for("there")])
+    assert output.spark._jsparkSession.sharedState().cacheManager().isEmpty()
     assert output.visible() == Counter(rows_for("there"))
 
 

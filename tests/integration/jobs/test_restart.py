@@ -123,6 +123,15 @@ def test_a_writer_does_not_run_a_batch_twice(copy: Copy, monkeypatch: pytest.Mon
     assert visible() == written
 
 
+@pytest.mark.parametrize("guarantee", ["at-most-once", "at-least-once"])
+def test_a_batch_without_marks_per_task_has_any_number_of_tasks(copy: Copy, guarantee: str) -> None:
+    rows = copy.rows().repartition(5)
+    sink = KafkaSink(copy.topic, bootstrap_servers=copy.servers, sink_id=copy.topic)
+    writer = deliver(rows, sink, guarantee=guarantee, checkpoint=copy.folder / "checkpoint")
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert copy.visible() == once(1)
+
+
 def test_a_sink_id_belongs_to_one_checkpoint_of_a_process(copy: Copy) -> None:
     copy.run()
     sink = KafkaSink(copy.topic, bootstrap_servers=copy.servers, sink_id=copy.topic)

@@ -110,6 +110,17 @@ def test_a_query_with_more_tasks_than_partitions_is_refused(lab: Lab, tmp_path: 
     assert own.visible() == {}
 
 
+@pytest.mark.slow
+def test_a_job_without_marks_per_task_takes_more_tasks_than_partitions(lab: Lab, tmp_path: Path) -> None:
+    own = Own(lab, tmp_path, partitions=2, guarantee="at-least-once", variant="acknowledged")
+    ends_with(tmp_path, "rows")  # a task per partition of the input
+    own.send(range(ORDERS))
+    with own.start(0) as job:
+        wait_for("all orders", lambda: len(own.visible()) == ORDERS, [job])
+        job.stop_gently(WAIT_S)
+        assert job.returncode == 0, tail(job.log)
+
+
 def test_a_setting_that_would_have_tasks_tried_again_is_refused(lab: Lab, tmp_path: Path) -> None:
     own = Own(lab, tmp_path)
     path = tmp_path / "job.json"

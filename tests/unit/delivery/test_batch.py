@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,14 +20,23 @@ from pyspark import TaskContext
 from oncebench.delivery.batch import Batch
 from oncebench.delivery.contract import WHOLE_BATCH, Mark, Sink
 from oncebench.delivery.digest import HASH, digest
-from oncebench.delivery.errors import NondeterministicReplay
+from oncebench.delivery.errors import DeliveryFailed, NondeterministicReplay
 from oncebench.delivery.failpoints import Failpoints
+from oncebench.delivery.journal import Identity, open_journal
 from oncebench.delivery.protocols import exactly_once_idempotent
 from oncebench.delivery.quarantine import Quarantine
+from oncebench.jobs.batches import Batches
 from pipeline.rows import SCHEMA
 from proofs.without_jvm import deliverable
 
 KEYS = {0: "a", 1: "b", 2: "c"}  # the one row of each partition
+
+
+class Gone(list[int]):
+    """What a Spark that has ended keeps."""
+
+    def pop(self, *_: Any) -> int:
+        raise ConnectionError("the JVM has ended")
 
 
 def row(key: str) -> pa.RecordBatch:
@@ -41,11 +51,12 @@ def mark(key: str) -> Mark:
 
 @dataclass(frozen=True)
 class Frame:
-    """The rows of a batch by partition, and how often they were made."""
+    """The rows of a batch by partition, how often they were made, and how often Spark keeps them."""
 
     parts: Sequence[Sequence[str]]
     made: list[int]
     kept: bool = False
+    held: list[int] = field(default_factory=list)
     columns = ("session_key",)
 
     def mapInArrow(self, task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], _schema: Any) -> Frame:
@@ -64,10 +75,11 @@ class Frame:
 
     def persist(self) -> Frame:
         self.made.append(1)
-        return Frame(self.parts, self.made, kept=True)
+        self.held.append(1)
+        return Frame(self.parts, self.made, kept=True, held=self.held)
 
     def unpersist(self) -> None:
-        """Nothing is held."""
+        self.held.pop()
 
     def collect(self) -> list[tuple[str]]:
         return [(each,) for found in self.parts for each in found]
@@ -134,6 +146,47 @@ def test_a_replay_that_makes_not_what_is_marked_as_done_writes_no_partition(part
     with pytest.raises(NondeterministicReplay, match=r"partition 1: the replay made .* the replay has written nothing"):
         replayed(sink, *parts)
     assert sink.written == []
+
+
+class Full(Marked):
+    """A sink that takes no row."""
+
+    def write(self, task: Any, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
+        raise DeliveryFailed(f"partition {task.partition} is not written")
+
+
+class Unready(Marked):
+    """A sink that makes no writer."""
+
+    def idempotent_writer(self) -> Marked:
+        raise DeliveryFailed("there is no writer")
+
+
+@pytest.mark.parametrize(
+    ("sink", "fails"),
+    [
+        (Marked({1: mark("b")}), None),
+        (Marked({1: mark("other")}), NondeterministicReplay),
+        (Full({1: mark("b")}), DeliveryFailed),
+        (Unready({1: mark("b")}), DeliveryFailed),
+    ],
+    ids=["written", "other rows", "not written", "no writer"],
+)
+def test_kept_rows_are_released(tmp_path: Path, sink: Any, fails: type[Exception] | None) -> None:
+    frame = Frame([list("a"), list("b"), list("c")], [])
+    journal = open_journal(tmp_path, Identity("s", "sqlite", "exactly-once", "idempotent", 3))
+    deliver = Batches(exactly_once_idempotent, sink, journal, 3, Quarantine("bad", "in", {}))
+    with nullcontext() if fails is None else pytest.raises(fails):
+        deliver(frame, 7)  # type: ignore[arg-type]
+    assert (frame.made, frame.held) == ([1], [])
+
+
+def test_rows_that_cannot_be_released_hide_no_failure(tmp_path: Path) -> None:
+    frame = Frame([list("a"), list("b"), list("c")], [], held=Gone())
+    journal = open_journal(tmp_path, Identity("s", "sqlite", "exactly-once", "idempotent", 3))
+    deliver = Batches(exactly_once_idempotent, Full({1: mark("b")}), journal, 3, Quarantine("bad", "in", {}))  # type: ignore[arg-type]
+    with pytest.raises(DeliveryFailed, match="partition 0 is not written"):
+        deliver(frame, 7)  # type: ignore[arg-type]
 
 
 def test_a_mark_of_all_of_it_is_compared_with_all_of_it() -> None:

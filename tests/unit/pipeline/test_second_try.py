@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -62,16 +63,29 @@ def test_a_second_attempt_at_a_task_ends_the_batch_at_once(task: Any) -> None:
         list(task(Untouched()))
 
 
-def test_a_task_without_a_mark_ends_the_batch_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def third_task(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TaskContext, "_taskContext", None)
     TaskContext(attemptNumber=0, partitionId=2)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("third_task")
+def test_a_task_without_a_mark_ends_the_batch_at_once() -> None:
     with pytest.raises(
         TooManyTasks, match=r"batch 7: .* partition 2, but this pipeline keeps marks for 2 partitions only"
     ):
         list(WriteTask(7, 2, Untouched(), None, FAILPOINTS, QUARANTINE)(Untouched()))
     assert list(WriteTask(7, 2, None, None, FAILPOINTS, QUARANTINE)(iter(()))), "what is drained has no marks to keep"
+
+
+@pytest.mark.usefixtures("third_task")
+def test_any_number_of_tasks_writes_where_no_task_has_a_mark() -> None:
+    class Counting:
+        def write(self, task: Any, _rows: Any) -> tuple[dict[str, Any], dict[str, float]]:
+            return {"partition": task.partition}, {}
+
+    (made,) = WriteTask(7, None, Counting(), None, FAILPOINTS, QUARANTINE)(iter(()))
+    assert json.loads(made["result"][0].as_py())["prepared"] == {"partition": 2}
 
 
 def test_the_pipeline_reports_the_second_attempts_error() -> None:
