@@ -48,7 +48,7 @@ proofs: $(STAMP)
 mutation: $(STAMP)
 	@$(RUN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lab,mutation]'
 	@ONCEBENCH_EXAMPLES=3 $(RUN)/python proofs/mutants/mutation_run.py
-	@$(RUN)/python -m proofs.mutants.mutation_score --survivors
+	@$(RUN)/python proofs/mutants/mutation_score.py --survivors
 
 lint: $(CONTRIB)
 	@$(RUN)/ruff check .

@@ -1,4 +1,4 @@
-"""`python proofs/mutants/mutation_run.py [PATTERN...]`: tests the auditor's mutants.
+"""`python proofs/mutants/mutation_run.py [FILE...]`: tests the mutants of the auditor's files, or of these files.
 
 Promise:
 
@@ -7,7 +7,8 @@ Promise:
   time.
 - Before that, the unchanged code must pass in such a fork, and a mutant that raises at once must be killed.
 - A killed mutant stays killed in later runs, because tests are only added. The others are tried again.
-- A run can be interrupted: the mutants tried until then are a fair sample.
+- The outcome of a whole file is stored in OUTCOMES, which belongs to the repository. A file that has not changed since
+  is not tried again unless it is named. So a run can be interrupted, and go on on another machine.
 
 What can go wrong: a value that a test module computes during its import comes from the unchanged code.
 """
@@ -17,14 +18,12 @@ from __future__ import annotations
 import gc
 import io
 import os
-import random
 import resource
 import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import chdir, redirect_stdout
-from fnmatch import fnmatch
 from math import ceil
 from pathlib import Path
 
@@ -38,10 +37,13 @@ from mutmut.stats import load_stats, save_stats
 from mutmut.utils.file_utils import walk_mutatable_files
 from mutmut.utils.format_utils import mangled_name_from_mutant_name
 
+from mutation_outcomes import changed_lines, is_done, store
+
 KILLED = 1  # pytest's exit code when a test has failed
 NO_TESTS = 33  # mutmut's code for a function that no test runs
 ENDLESS = 10  # times the normal duration of the tests: only an endless loop takes longer
 SAVE_EVERY = 20  # results are saved after this many mutants
+ROOT = Path(__file__).parents[2]
 
 
 class Loop:
@@ -59,7 +61,7 @@ class Loop:
         self.kills: Counter[tuple[str, str]] = Counter()
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Finds which tests run which function, then tries every mutant in a fixed random order.
+        """Finds which tests run which function, then tries the mutants of a file after those of another.
 
         Raises:
             pytest.UsageError: a test file could not be collected, or a test fails on the unchanged code.
@@ -74,22 +76,25 @@ class Loop:
             raise pytest.UsageError("in a fork, the tests fail on the unchanged code")
         if tried(session, "fail", next(filter(None, self.runs_in.values())))[0] != KILLED:
             raise pytest.UsageError("a mutant that raises at once is not noticed")
-        left = [
-            (file, name)
-            for file in self.files
-            for name, code in file.exit_code_by_key.items()
-            if code != KILLED and (not self.wanted or any(fnmatch(name, pattern) for pattern in self.wanted))
-        ]
         gc.freeze()  # the forks must not collect the objects that they share
-        random.Random(1).shuffle(left)  # an interrupted run has then tried a fair sample
-        for number, (file, name) in enumerate(left, start=1):
+        for file in sorted(self.files, key=lambda each: len(each.exit_code_by_key)):  # short ones: they end soonest
+            path = str(file.path)
+            if file.exit_code_by_key and (path in self.wanted if self.wanted else not is_done(ROOT, path)):
+                self._try_file(session, file)
+        return True
+
+    def _try_file(self, session: pytest.Session, file: SourceFileMutationData) -> None:
+        left = [name for name, code in file.exit_code_by_key.items() if code != KILLED]
+        for number, name in enumerate(left, start=1):
             file.exit_code_by_key[name] = self._outcome(session, name)
             if number % SAVE_EVERY == 0 or number == len(left):
-                for each in self.files:
-                    each.save()
-                noticed = sum(one.exit_code_by_key[mutant] == KILLED for one, mutant in left[:number])
-                print(f"{number} of {len(left)} tried, {noticed} killed", flush=True)
-        return True
+                file.save()
+                noticed = sum(file.exit_code_by_key[mutant] == KILLED for mutant in left[:number])
+                print(f"\n{file.path}: {number} of {len(left)} tried, {noticed} killed", flush=True)
+        with chdir(ROOT):
+            alive = (name for name, code in file.exit_code_by_key.items() if code != KILLED)
+            survivors = {name: changed_lines(name, file.path) for name in alive}
+        store(ROOT, str(file.path), len(file.exit_code_by_key), survivors)
 
     def _outcome(self, session: pytest.Session, mutant: str) -> int:
         function = mangled_name_from_mutant_name(mutant)
@@ -165,7 +170,7 @@ def passes(session: pytest.Session, test: pytest.Item) -> bool:
 
 
 def main(wanted: Sequence[str]) -> int:
-    """Makes the mutants and tries those that match a pattern of `wanted`, or all."""
+    """Makes the mutants and tries those of the files in `wanted`, or of each file without a stored outcome."""
     Path("mutants").mkdir(exist_ok=True)
     set_mutant_under_test("mutant_generation")
     with redirect_stdout(io.StringIO()):

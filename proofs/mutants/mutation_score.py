@@ -1,63 +1,44 @@
-"""Reads the result files of a mutation run and prints the table of the docs.
+"""`python proofs/mutants/mutation_score.py [--survivors]`: prints the outcomes of the auditor's mutants as a table.
 
-Promise: every mutant is counted once, under its result. A mutant that was not run is counted as such, so an interrupted
-run does not look better than it is. `--survivors` also prints the changed lines of each survivor.
-
-What can go wrong: without a run, the table has only its head.
+Promise: a file whose present content was not tried has no figures, so an interrupted run does not look better than it
+is. `--survivors` also prints the changed lines of each survivor.
 """
 
 from __future__ import annotations
 
-import json
-import re
 import sys
-from collections import Counter
 from pathlib import Path
 
-from mutmut.mutation.diff_apply import get_diff_for_mutant
-from mutmut.stats import status_by_exit_code
+from mutation_outcomes import is_done, outcomes
 
-MUTATED = Path("mutants")
-DETECTED = ("killed", "timeout")  # an endless loop is detected too
-AUDITOR = Path("oncebench/audit")
-
-
-def results(path: Path) -> dict[str, str]:
-    """The result of each mutant of a file, by the mutant's name."""
-    kept = MUTATED / f"{path}.meta"
-    codes = json.loads(kept.read_text())["exit_code_by_key"] if kept.exists() else {}
-    return {name: status_by_exit_code[code] for name, code in codes.items()}
-
-
-def line(name: str, found: Counter[str]) -> str:
-    """A row of the table, followed by results that are neither detected nor survived."""
-    made, detected = found.total(), sum(found[status] for status in DETECTED)
-    other = {status: count for status, count in found.items() if status not in (*DETECTED, "survived")}
-    score = f"{detected / made:.1%}" if made else "-"
-    rest = "".join(f" {count} {status};" for status, count in other.items())
-    return f"| {name} | {made} | {detected} | {found['survived']} | {score} |{rest}"
-
-
-def changed(name: str, path: Path) -> str:
-    """The lines that a mutant changes."""
-    diff = get_diff_for_mutant(name, path=path).splitlines()
-    return "\n".join(each for each in diff if re.match(r"[-+](?![-+])", each))
+ROOT = Path(__file__).parents[2]
+AUDITOR = (Path("oncebench/audit"), Path("oncebench/audit/python"))
 
 
 def main(arguments: list[str]) -> None:
     """Prints the table, and the survivors on request."""
-    total: Counter[str] = Counter()
-    print("| file | mutants | killed | survived | score |\n|---|---|---|---|---|")
-    for path in sorted(AUDITOR.rglob("*.py")):
-        found = results(path)
-        total.update(found.values())
-        if found:
-            print(line(f"`{path.name}`", Counter(found.values())))
-    print(line("all", total))
+    found = outcomes(ROOT)
+    files = sorted(str(path.relative_to(ROOT)) for folder in AUDITOR for path in (ROOT / folder).rglob("*.py"))
+    files = [file for file in files if "audit/sql/" not in file and not file.endswith("__init__.py")]
+    done = [file for file in dict.fromkeys(files) if is_done(ROOT, file)]
+    print("| file | mutants | killed | survived | killed % |\n|---|---:|---:|---:|---:|")
+    for file in dict.fromkeys(files):
+        if file in done:
+            print(_line(f"`{Path(file).name}`", [file]))
+        else:
+            print(f"| `{Path(file).name}` | not tried | | | |")
+    if done:
+        print(_line("all that were tried", done))
     if "--survivors" in arguments:
-        for path in sorted(AUDITOR.rglob("*.py")):
-            for name in (name for name, status in results(path).items() if status not in DETECTED):
-                print(f"\n{name}\n{changed(name, path)}")
+        for file in done:
+            for name, lines in found[file]["survivors"].items():
+                print(f"\n{name}\n{lines}")
+
+
+def _line(name: str, files: list[str]) -> str:
+    found = outcomes(ROOT)
+    made, alive = (sum(count) for count in zip(*((found[file]["mutants"], len(found[file]["survivors"])) for file in files), strict=True))
+    return f"| {name} | {made:,} | {made - alive:,} | {alive} | {(made - alive) / made:.1%} |"
 
 
 if __name__ == "__main__":
