@@ -19,7 +19,8 @@ import pytest
 
 from oncebench.delivery import protocols as delivery
 from oncebench.delivery.contract import WHOLE_BATCH, Mark, Written
-from oncebench.delivery.errors import NondeterministicReplay, RefusedStart, TransactionLost
+from oncebench.delivery.decisions import decision
+from oncebench.delivery.errors import NondeterministicReplay, OlderDriver, RefusedStart, TransactionLost
 from oncebench.delivery.failpoints import POINTS
 from oncebench.delivery.journal import Identity, Journal, open_journal
 
@@ -233,6 +234,33 @@ def test_a_loss_found_by_the_driver_itself_ends_it_and_its_replay_mends_it(tmp_p
     sink = MemorySink(store, named_by(again))
     delivery.exactly_once_two_phase(MemoryBatch(store, None), sink, again, "rewrite")  # type: ignore[arg-type]
     assert store.visible == EVERY_ROW
+
+
+def test_the_start_after_a_late_decision_of_an_older_driver_shows_every_row_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened() -> Journal:
+        return open_journal(tmp_path, Identity("s", "memory", "d", "v", PARTITIONS))
+
+    store, older = Store(), opened()
+    monkeypatch.setattr(older, "check_still_ours", lambda: None)
+    prepared = MemoryBatch(store, "before-decision")
+    with pytest.raises(Killed):  # it stalls there
+        delivery.exactly_once_two_phase(prepared, MemorySink(store, ()), older, "rewrite")  # type: ignore[arg-type]
+
+    class Overtaken(MemoryBatch):
+        def failpoint(self, point: str) -> None:
+            if point == "before-decision":
+                older.decide(self.id, 0, decision(prepared.results))
+
+    newer = opened()
+    with pytest.raises(OlderDriver):
+        delivery.exactly_once_two_phase(Overtaken(store, None), MemorySink(store, ()), newer, "rewrite")  # type: ignore[arg-type]
+    assert store.visible == {}
+    again = opened()
+    sink = MemorySink(store, named_by(again))
+    delivery.exactly_once_two_phase(MemoryBatch(store, None), sink, again, "rewrite")  # type: ignore[arg-type]
+    assert (store.visible, store.prepared) == (EVERY_ROW, {})
 
 
 def test_a_replay_that_makes_other_rows_writes_nothing_and_says_so(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A claim of at-most-once that Kafka does not take: the job says that the batch's rows are dropped."""
+"""Claims of a driver on its sink_id in Kafka: a batch that Kafka does not take, and a name over another's."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from oncebench.delivery.errors import DeliveryFailed, PermanentFailure
+from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, OlderDriver, PermanentFailure, PipelineError
 from oncebench.delivery.failures.cause import RESTART, dropped
-from oncebench.sinks.kafka.drivers.claims import Claims
+from oncebench.sinks.kafka.drivers.claims import Claims, stop_if_older
+from oncebench.sinks.kafka.markers import Noted
 from oncebench.sinks.kafka.names import Names
 
 
@@ -35,3 +36,25 @@ def test_a_claim_that_failed_says_what_to_do_and_that_the_rows_are_dropped(
     assert advice in str(failed.value)
     assert str(failed.value).endswith(dropped(7))
     assert RESTART not in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    ("number", "driver", "kind"),
+    [
+        (6, "us", None),
+        (5, "us", None),
+        (5, "them", OlderDriver),
+        (6, "them", AnotherDriver),
+        (7, "them", AnotherDriver),
+    ],
+)
+def test_a_restart_helps_only_against_an_older_start(
+    number: int, driver: str, kind: type[PipelineError] | None
+) -> None:
+    newest, ours = Noted(number, f'{{"driver": "{driver}"}}'), Names("s", 6, "out", "us")
+    if kind is None:
+        stop_if_older(newest, ours)
+        return
+    with pytest.raises(PipelineError, match=f"generation {number}") as stopped:
+        stop_if_older(newest, ours)
+    assert type(stopped.value) is kind
