@@ -28,7 +28,8 @@ def test_a_claim_that_failed_says_what_to_do_and_that_the_rows_are_dropped(
     def commit(**_given: Any) -> None:
         raise KafkaException(KafkaError(code))
 
-    client = SimpleNamespace(commit=commit)
+    none = SimpleNamespace(offset=-1001, error=None)
+    client = SimpleNamespace(commit=commit, committed=lambda *_, **__: [none])
     monkeypatch.setattr("oncebench.sinks.kafka.drivers.claims.member_of", lambda *_: client)
     with pytest.raises(DeliveryFailed, match=r"batch 7 was not written.*in the cluster") as failed:
         Claims({}, Names("s", 1, "out")).put(7)
@@ -36,6 +37,14 @@ def test_a_claim_that_failed_says_what_to_do_and_that_the_rows_are_dropped(
     assert advice in str(failed.value)
     assert str(failed.value).endswith(dropped(7))
     assert RESTART not in str(failed.value)
+
+
+def test_an_overtaken_driver_does_not_replace_its_successors_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    newer = SimpleNamespace(offset=2, metadata='{"driver": "them"}', error=None)
+    client = SimpleNamespace(committed=lambda *_, **__: [newer], commit=lambda **_: pytest.fail("replaced"))
+    monkeypatch.setattr("oncebench.sinks.kafka.drivers.claims.member_of", lambda *_: client)
+    with pytest.raises(AnotherDriver):
+        Claims({}, Names("s", 1, "out", "us")).put(7)
 
 
 @pytest.mark.parametrize(

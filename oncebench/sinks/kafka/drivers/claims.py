@@ -81,6 +81,11 @@ def _claimed(noted: Noted | None) -> dict[int, Mark]:
     return {} if noted is None else {WHOLE_BATCH: Mark(noted.number - 1, 0, None, noted.driver)}
 
 
+def _raise_error(answer: TopicPartition) -> None:
+    if answer.error is not None:
+        raise KafkaException(answer.error)
+
+
 class Claims:
     """Batches that a driver claims in the cluster, before it writes them under at-most-once.
 
@@ -101,23 +106,30 @@ class Claims:
     def put(self, batch: int) -> None:
         """Notes that a batch is claimed.
 
+        The published name is read before, because an overtaken driver must not replace the note of its successor, and
+        after, because a successor may have come in between.
+
         Raises:
             AnotherDriver, OlderDriver: another driver has published its name, see `stop_if_older`.
             DeliveryFailed: the cluster does not answer, or refuses; nothing of the batch was written.
         """
         place = TopicPartition(self._names.topic, 0)
         try:
+            stop_if_older(self._published(place), self._names)
             note = json.dumps({"driver": self._names.driver})
             claim = TopicPartition(place.topic, 0, batch + 1, metadata=note)
-            noted = self._noting.commit(offsets=[claim], asynchronous=False)
-            (newest,) = self._reading.committed([place], timeout=LIMIT_S)
-            for each in (*noted, newest):
-                if each.error is not None:
-                    raise KafkaException(each.error)
+            (noted,) = self._noting.commit(offsets=[claim], asynchronous=False)
+            _raise_error(noted)
+            newest = self._published(place)
         except KafkaException as error:
             cause = named(of_error(error), self._names.topic, self._names.sink_id)
             raise not_claimed(cause, f"in the cluster: {error.args[0]}", batch) from error
-        stop_if_older(None if newest.offset < 0 else Noted(newest.offset, newest.metadata or ""), self._names)
+        stop_if_older(newest, self._names)
+
+    def _published(self, place: TopicPartition) -> Noted | None:
+        (newest,) = self._reading.committed([place], timeout=LIMIT_S)
+        _raise_error(newest)
+        return None if newest.offset < 0 else Noted(newest.offset, newest.metadata or "")
 
     def close(self) -> None:
         """Closes the connections."""
