@@ -19,7 +19,7 @@ def answers(reports: Sequence[Any]) -> list[Answer]:
     return answers_of(reports, matrix_of(reports), configurations_of(reports))
 
 
-def ratio(median: float, low: float, high: float, rounds: int = 5) -> Cost:
+def ratio(median: float, low: float, high: float, rounds: int = 6) -> Cost:
     return Cost(None, None, Difference(median, low, high, (median,) * rounds))
 
 
@@ -43,7 +43,7 @@ def test_prices_come_from_one_setting_for_all_sinks() -> None:
     for each in answers([*both, *alone]):
         cost = each.costs["cpu_s"].ratio
         assert cost is not None
-        assert len(cost.rounds) == 5
+        assert len(cost.rounds) == 6
 
 
 def test_figure_without_a_run_is_null() -> None:
