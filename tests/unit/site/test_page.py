@@ -141,6 +141,11 @@ def test_page_sources_are_small_used_and_described(path: Path) -> None:
     assert text.startswith(("// ", "/* ", "<!doctype html>")), "a source begins with a comment on its purpose"
 
 
+def test_the_headline_says_that_a_ratio_is_a_median_of_ratios() -> None:
+    note = (TEMPLATE / "headline.js").read_text().partition("function headlineNote")[2].partition("\n}")[0]
+    assert "A ratio is the median of the rounds' ratios" in note
+
+
 def test_csv_tables_have_a_line_for_each_run_cell_and_cost() -> None:
     made = some()
     runs = list(csv.DictReader(io.StringIO(csv_tables.runs(stored(made)))))
