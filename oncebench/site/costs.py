@@ -54,9 +54,9 @@ def configurations_in(rounds: Rounds) -> list[tuple[str, str]]:
     return sorted({each for here in rounds.values() for each in here}, key=lambda each: order_of(*each))
 
 
-def label(setting: Setting) -> str:
-    """A setting's load, and every option that differs from its default."""
-    return ", ".join(_labelled(setting).values()) or "settings not recorded"
+def label(setting: Setting, without: str = "") -> str:
+    """A setting's load, and every option but `without` that differs from its default."""
+    return ", ".join(text for name, text in _labelled(setting).items() if name != without) or "settings not recorded"
 
 
 def labels(found: Iterable[Setting]) -> dict[Setting, str]:
