@@ -36,7 +36,7 @@ _UNDO = (
     "--against",
     type=click.Path(path_type=Path),
     metavar="REPORTS",
-    help="Instead: print whether this second series of the same cells repeats each ratio of STORED, and the noise "
+    help="Instead: print whether STORED repeats each ratio of this first series of the same cells, and the noise "
     "floor.",
 )
 def table(stored: tuple[Path, ...], as_csv: bool, published: bool, against: Path | None) -> None:

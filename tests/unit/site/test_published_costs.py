@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 from statistics import median
 
 import pytest
 
+from oncebench import bench
 from oncebench.report.comparisons.paired import BASELINE, Difference, Rounds, Setting, difference, ratio, settings
+from oncebench.report.comparisons.repeatability import noise_floor, repeated_ratios
 from oncebench.report.measures.metrics import BY_NAME
 from oncebench.report.report import read_reports
 from oncebench.report.schema import Report
@@ -184,6 +187,15 @@ def named() -> Iterator[str]:
     names = ("Kafka", "PostgreSQL", "JSON lines", "Parquet")
     yield from (f"{low:.2f} to {high:.2f} into {name}" for (low, high), name in zip(spans, names, strict=True))
 
+    for name, sink in (("JSON lines", "files-jsonl"), ("Parquet", "files-parquet")):
+        yield f"{value(of(sink, FAMILY_26, **STEADY), 'gap_ms', NATIVE):.0f} ms ({name})"
+    floors = [noise_floor(kafka, BY_NAME[name], BASELINE) for name in ("p50_ms", "p99_ms")]
+    low, high = min(each.low for each in floors if each), max(each.high for each in floors if each)
+    yield f"The median step lies between {low:.2f} and {high:.2f} (p50 and p99;"
+    parts = [here[TWO_PHASE]["batches"]["split_ms"] for here in kafka.values() if TWO_PHASE in here]
+    yield f"| reading, shuffling, computing | {median(each['rest'] for each in parts):.0f} |"
+    yield f"| planning | {median(each['planning'] for each in parts):.0f} |"
+
 
 def _cpu_of_rounds(sink: str) -> tuple[float, ...]:
     found = ratio(of(sink, **IDLE), BY_NAME["cpu_s"], TWO_PHASE)
@@ -194,3 +206,23 @@ def _cpu_of_rounds(sink: str) -> tuple[float, ...]:
 def test_the_text_of_the_page_of_costs_has_the_stored_figures() -> None:
     page = " ".join(COSTS.read_text().split())
     assert [text for text in named() if text not in page] == []
+
+
+def test_the_page_of_costs_counts_the_ratios_that_repeat_in_a_later_series() -> None:
+    series = [reports(f"costs-kafka{number}") for number in ("", "-2", "-3", "-4")]
+    pairs = list(combinations(series, 2))
+    later = [each for first, second in pairs for each in repeated_ratios(second, first)]
+    reverse = [each for first, second in pairs for each in repeated_ratios(first, second)]
+    page = " ".join(COSTS.read_text().split())
+    repeat, differ, agree = (sum(getattr(each, name) for each in later) for name in ("repeats", "differs", "agrees"))
+    assert f"six pairs and {len(later)} ratios" in page
+    assert f"| the ratio repeats | {repeat} ({repeat / len(later):.0%}".replace("%", " %") in page
+    assert f"| the exact test finds a difference | {differ} " in page
+    assert f"lies in the other's interval | {agree} " in page
+    assert f"the other way round {sum(each.repeats for each in reverse)} repeat" in page
+
+
+def test_the_page_of_measuring_has_the_load_of_the_benchmarks() -> None:
+    page = " ".join((ROOT / "docs" / "measuring.md").read_text().split())
+    assert f"three times healthy at {bench.RATE:,.0f} events/s" in page
+    assert f"the {bench.SESSIONS} sessions of a run" in page
