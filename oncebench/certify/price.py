@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from oncebench.certify.scenarios import HEALTHY, cell_of
-from oncebench.report.comparisons.paired import FEWEST_ROUNDS, Difference, bootstrap
+from oncebench.report.comparisons.paired import FEWEST_ROUNDS, Difference, median_interval
 from oncebench.report.measures.metrics import why_no_speed
 from oncebench.scenario.cell import Cell
 
@@ -75,6 +75,6 @@ def prices(pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list
     for name, figure in FIGURES.items():
         values = [(own, other) for own, other in ((figure(a), figure(b)) for a, b in sound) if own and other]
         if values:
-            own, other = (bootstrap(column).median for column in zip(*values, strict=True))
-            found.append(Price(name, own, other, bootstrap([a / b for a, b in values])))
+            own, other = (median_interval(column).median for column in zip(*values, strict=True))
+            found.append(Price(name, own, other, median_interval([a / b for a, b in values])))
     return found

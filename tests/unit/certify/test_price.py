@@ -22,10 +22,10 @@ def test_both_functions_get_the_same_load_in_each_round() -> None:
 
 
 def test_a_price_is_the_median_of_the_rounds_with_its_interval() -> None:
-    call, cpu = prices([(report(200 + round), report(100 + round)) for round in range(5)])
-    assert (call.own, call.beside) == (202, 102)
+    call, cpu = prices([(report(200 + round), report(100 + round)) for round in range(6)])
+    assert (call.own, call.beside) == (202.5, 102.5)
     assert 1.9 < call.ratio.low <= call.ratio.median <= call.ratio.high <= 2.0
-    assert call.text.startswith("time of the call per batch, in ms: 202 against 102, ratio 1.98 (1.9")
+    assert call.text.startswith("time of the call per batch, in ms: 202.5 against 102.5, ratio 1.98 (1.9")
     assert cpu.ratio.median == 1
 
 

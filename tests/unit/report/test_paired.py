@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from math import comb
 from typing import Any
 
 import pytest
@@ -52,24 +53,36 @@ def test_runs_are_compared_within_their_round() -> None:
 
 def test_an_interval_does_not_depend_on_the_order_of_rounds() -> None:
     values = [0.95, 1.3, 0.8, 1.1, 1.02, 0.7, 1.25, 0.9, 1.0, 1.4]
-    found = [paired.bootstrap(values[at:] + values[:at]) for at in range(len(values))]
+    found = [paired.median_interval(values[at:] + values[:at]) for at in range(len(values))]
     assert len({(each.median, each.low, each.high) for each in found}) == 1
 
 
 def test_an_interval_that_crosses_zero_shows_no_difference() -> None:
-    assert extra(rounds(8.0, 10.0, 12.0, 9.0, 11.0)).shows()
-    assert not extra(rounds(-8.0, 10.0, 12.0, -9.0, 11.0)).shows()
-    assert not paired.bootstrap([0.9, 1.1, 0.8, 1.2, 1.0]).shows(1.0)
-    assert paired.bootstrap([0.8, 0.9, 0.8, 0.9, 0.9]).shows(1.0)
+    assert extra(rounds(8.0, 10.0, 12.0, 9.0, 11.0, 10.0)).shows()
+    assert not extra(rounds(-8.0, 10.0, 12.0, 9.0, 11.0, 10.0)).shows()
+    assert not paired.median_interval([0.9, 1.1, 0.8, 1.2, 1.0, 1.1]).shows(1.0)
+    assert paired.median_interval([0.8, 0.9, 0.8, 0.9, 0.9, 0.8]).shows(1.0)
 
 
-@pytest.mark.parametrize("fewer", [1, 2, 3, 4])
+@pytest.mark.parametrize("fewer", [1, 2, 3, 4, 5])
 def test_too_few_rounds_show_no_difference(fewer: int) -> None:
-    few, enough = paired.bootstrap([1.5] * fewer), paired.bootstrap([1.5] * paired.FEWEST_ROUNDS)
+    few, enough = paired.median_interval([1.5] * fewer), paired.median_interval([1.5] * paired.FEWEST_ROUNDS)
     assert (few.has_interval, few.shows(1.0)) == (False, False)
     assert (enough.has_interval, enough.shows(1.0)) == (True, True)
-    # How often all rounds fall on one side by chance: about one in twenty with FEWEST_ROUNDS rounds.
-    assert 2 ** (1 - paired.FEWEST_ROUNDS) < 0.07 < 2**-fewer * 2 - 0.05
+    # How often all rounds fall on one side by chance.
+    assert 2 ** (1 - paired.FEWEST_ROUNDS) < 0.05 < 2 ** (1 - fewer)
+
+
+@pytest.mark.parametrize("n", range(paired.FEWEST_ROUNDS, 41))
+def test_an_interval_misses_the_true_median_in_5_percent_at_most(n: int) -> None:
+    found = paired.median_interval([float(value) for value in range(n)])
+    assert found.low + found.high == n - 1
+
+    def missed(low: float) -> float:
+        """The chance that the median of any distribution is not between the ends, if this is the lower one."""
+        return 2 * sum(comb(n, beyond) for beyond in range(int(low) + 1)) / 2**n
+
+    assert missed(found.low) <= 0.05 < missed(found.low + 1)  # a narrower one would miss more
 
 
 def test_rounds_of_several_series_are_never_mixed() -> None:
@@ -88,7 +101,7 @@ def test_a_run_that_was_not_kept_is_not_compared() -> None:
     reports[1]["verdict"] = "broken"
     assert extra(reports).rounds == (10.0, 12.0)
     with pytest.raises(ValueError, match="no rounds"):
-        paired.bootstrap([])
+        paired.median_interval([])
 
 
 def test_a_single_round_shows_no_difference_and_no_ratio() -> None:
@@ -238,7 +251,7 @@ def test_every_text_names_the_rounds_once_instead_of_an_interval() -> None:
     table = cost_table.markdown(rounds(8.0, 8.0), [BATCH])
     assert table.splitlines()[3].endswith("| 2      | 1.06x (2 rounds) |")
     assert "~" not in table
-    assert not paired.bootstrap([0.5]).shows(1.0)
+    assert not paired.median_interval([0.5]).shows(1.0)
 
 
 def test_a_single_round_has_figures_and_neither_difference_nor_ratio() -> None:
@@ -281,15 +294,15 @@ def test_a_metric_without_its_field_is_none() -> None:
 
 
 def test_the_cost_table_has_ratios_and_the_baseline_medians() -> None:
-    lines = cost_table.markdown(rounds(8.0, 10.0, 12.0, 16.0, 20.0), [BATCH]).splitlines()
+    lines = cost_table.markdown(rounds(8.0, 10.0, 12.0, 16.0, 20.0, 24.0), [BATCH]).splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    assert cells[2] == ["kafka", "at-least-once", "acknowledged", "5", "300"]
-    assert cells[3] == ["kafka", "exactly-once", "two-phase", "5", "1.04x (1.04 to 1.08)"]
-    same = cost_table.markdown(rounds(0.0, 10.0, -12.0, 0.0, 0.0), [BATCH])
+    assert cells[2] == ["kafka", "at-least-once", "acknowledged", "6", "350"]
+    assert cells[3] == ["kafka", "exactly-once", "two-phase", "6", "1.04x (1.04 to 1.08)"]
+    same = cost_table.markdown(rounds(0.0, 10.0, -12.0, 0.0, 0.0, 0.0), [BATCH])
     assert "~ 1.00x" in same
-    made = rounds(8.0, 10.0, 12.0, 16.0, 20.0, 24.0)
+    made = rounds(8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 28.0)
     made[0]["verdict"] = "unknown"
-    assert "6      | 1.04x (1.04 to 1.05), 5 rounds |" in cost_table.markdown(made, [BATCH])
+    assert "7      | 1.04x (1.04 to 1.05), 6 rounds |" in cost_table.markdown(made, [BATCH])
     alone = cost_table.markdown([report()], [BATCH])
     assert alone.splitlines()[2].endswith("| 1      | 100      |")
     assert cost_table.markdown([]) == ""
@@ -313,15 +326,15 @@ def killed(seed: int, guarantee: str, variant: str, after_ms: float | None, **ch
 def test_recoveries_are_compared_within_their_round() -> None:
     made = [
         each
-        for seed in range(6)
+        for seed in range(7)
         for each in (
             killed(seed, "at-least-once", "acknowledged", 9000.0 + 1000 * seed),
-            killed(seed, "exactly-once", "two-phase", 9500.0 + 1000 * seed, verdict="broken" if seed == 5 else "kept"),
+            killed(seed, "exactly-once", "two-phase", 9500.0 + 1000 * seed, verdict="broken" if seed == 6 else "kept"),
             killed(seed, "exactly-once", "idempotent", None),
         )
     ]
     assert paired.recovery_lines([*made, *rounds(8.0)]) == [
-        "kafka, after-commit:kill: exactly-once two-phase versus at-least-once acknowledged, 5 rounds: "
+        "kafka, after-commit:kill: exactly-once two-phase versus at-least-once acknowledged, 6 rounds: "
         "+0.5 s until new rows are seen (+0.5 to +0.5)"
     ]
     assert paired.settings(made) == {}
