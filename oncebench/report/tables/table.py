@@ -24,7 +24,7 @@ from oncebench.report.comparisons.paired import Setting, differing
 from oncebench.report.comparisons.sweep_selection import setting_text
 from oncebench.report.configuration import configuration_of, place_of, setting_of
 from oncebench.report.measures.metrics import BY_NAME, field, has_speed, latency
-from oncebench.report.outcome import LIMIT, ORDER, is_healthy, only_tried, outcome_of
+from oncebench.report.outcome import LIMIT, ORDER, broken_by, is_healthy, only_tried, outcome_of
 from oncebench.report.replication import replicas_text
 from oncebench.report.schema import Fault, Report
 from oncebench.report.tables.grid import grid
@@ -143,12 +143,12 @@ def _damage(faults: Sequence[Fault]) -> str:
 
 
 def verdict_of(reports: Sequence[Report]) -> str:
-    """The outcome of the worst of a cell's repeats, with its anomaly codes."""
+    """The outcome of the worst of a cell's repeats, with the anomalies that broke it."""
     outcomes = [outcome_of(report) for report in reports]
     worst = min(outcomes, key=ORDER.index)
     codes = sorted({
         code for report, outcome in zip(reports, outcomes, strict=True) if outcome == worst
-        for code in report["anomalies"]
+        for code in broken_by(report)
     })  # fmt: skip
     return f"{worst} ({' '.join(codes)})" if worst in (Verdict.BROKEN, LIMIT) and codes else worst
 
