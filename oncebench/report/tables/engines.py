@@ -25,8 +25,8 @@ from oncebench.report.tables.notes import FELL_BEHIND, fell_behind, notes
 
 FLAT_OUT, STEADY, KILLED = "flat out", "steady", "killed"
 NONE = "-"
-# Follows the heading of a column that has a note of its own.
-MARK = "*"
+# Follows the heading of a column that has a note of its own; `*` means an outage elsewhere.
+MARK = "†"
 # How the files and the reports of such a series are named.
 SERIES = "headline-"
 # The suite's own pipeline in words: with our sink, and with the one that Spark ships.
