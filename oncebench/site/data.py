@@ -27,7 +27,7 @@ from oncebench.site.pack import Texts, columns, numbers, short
 from oncebench.site.stored import Stored
 
 # Version of the data. It grows when the page's scripts could misread older data.
-FORM = 5
+FORM = 6
 # Metrics in the list of all runs.
 _OF_RUNS = ("p50_ms", "p99_ms", "cpu_s", "recovery_s")
 _PER_S = field("throughput", "events_per_s")

@@ -3,7 +3,6 @@
 const HEADLINE = DATA.headline;
 const NOT_MEASURED = "not measured";
 const NO_RATIO = "no ratio";
-const PRICE_NAMES = { p99_ms: "p99 latency", s_per_million: "time per event", cpu_s: "CPU per event" };
 
 function showHeadline() {
   const [first, ...rest] = HEADLINE.sentences;
