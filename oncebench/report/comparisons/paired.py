@@ -24,6 +24,7 @@ import scipy  # its stats load at the first use: 0.4 s that most commands do not
 from oncebench.lab.engine import SPARK
 from oncebench.report.configuration import Variant, engine_name, variant_of
 from oncebench.report.measures.metrics import BY_NAME, Metric, field, figure, flat_out
+from oncebench.report.outcome import is_healthy
 from oncebench.report.schema import Report
 from oncebench.scenario.cell import Cell
 
@@ -182,8 +183,7 @@ def settings(reports: Iterable[Report], faulted: bool = False) -> dict[Setting, 
     """
     found: dict[Setting, dict[Round, dict[Variant, Report]]] = {}
     for report in reports:
-        cell = report["cell"]
-        if bool(cell["faults"] or cell["random_kills"]) == faulted and not report.get("probe"):
+        if is_healthy(report) != faulted and not report.get("probe"):
             variant, rounds = variant_of(report), found.setdefault(Setting.of(report), {})
             series, seed = report.get("series") or "", report["seed"]
             again = sum((of, its) == (series, seed) and variant in runs for (of, _, its), runs in rounds.items())

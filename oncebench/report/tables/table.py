@@ -33,7 +33,6 @@ from oncebench.report.tables.notes import (
     OUTAGE_MARK,
     QUANTILES,
     fell_behind,
-    includes_outage,
     notes,
 )
 from oncebench.report.titles import faults_title
@@ -226,7 +225,7 @@ def _figures(reports: Sequence[Report], plain: bool) -> list[str]:
     for column in COLUMNS:
         values = [value for value in map(column.of, timed if column.speed else reports) if value is not None]
         form, nothing = (column.form.replace(",", ""), "") if plain else (column.form, "-")
-        marked = not plain and column.heading in QUANTILES and includes_outage(reports[0])
+        marked = not plain and column.heading in QUANTILES and not is_healthy(reports[0])
         figure = form.format(median(values) if column.speed else sum(values)) if values else nothing
         figures.append(f"{figure}{OUTAGE_MARK}" if values and marked else figure)
     return figures
