@@ -128,6 +128,7 @@ def _report(
                         "versions": {"pyspark": "4.2.0", "confluent-kafka": "2.16.1"}},
         "config": cell.as_json(),
         "seed": cell.seed,
+        "series": "compare",
         "interrupted": False,
         "reproduce": cell.reproduce(),
     }  # fmt: skip

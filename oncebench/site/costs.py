@@ -131,7 +131,14 @@ def as_json(reports: Sequence[Report], configurations: Sequence[Configuration]) 
     return {
         "baseline": list(BASELINE),
         "metrics": [
-            {"name": each.name, "heading": each.heading, "about": each.about, "digits": each.digits} for each in columns
+            {
+                "name": each.name,
+                "heading": each.heading,
+                "about": each.about,
+                "means": each.means,
+                "digits": each.digits,
+            }
+            for each in columns
         ],
         "groups": [name.replace("_", " ") for name in ORDER if name in groups.values()],
         "other": OTHER,

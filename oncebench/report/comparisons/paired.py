@@ -19,8 +19,10 @@ from functools import cache
 from statistics import median
 from typing import Any
 
-from oncebench.report.configuration import Variant, variant_of
+from oncebench.lab.engine import SPARK
+from oncebench.report.configuration import Variant, engine_name, variant_of
 from oncebench.report.measures.metrics import BY_NAME, Metric, field, figure, flat_out
+from oncebench.report.outcome import is_healthy
 from oncebench.report.schema import Report
 from oncebench.scenario.cell import Cell
 
@@ -37,14 +39,14 @@ SINGLE_ROUNDS = "single rounds of equal cells often differ by more than 10 %"
 # benchmark). The plan is the same for both, so a larger difference would be another load.
 SAME_LOAD = 0.02
 BASELINE: Variant = ("at-least-once", "acknowledged")
-# What a field had that an older report lacks.
+# What a field had that an older report of Spark lacks.
 _DEFAULTS: Mapping[str, Any] = Cell("", "", "").as_json()
 # Fields of a run's configuration in which the two runs of a pair differ.
 _OWN = ("guarantee", "variant", "seed")
 # The schemas of reports since which batches, checkpoint and prices follow the present rules. Schema 4 changed them only
 # for a flat-out load.
 _SAME_RULES_SINCE, _SAME_RULES_FLAT_OUT = 3, 4
-SCHEMA, MACHINE = "schema", "machine"
+SCHEMA, MACHINE, ENGINE = "schema", "machine", "engine"
 _LOCAL_PORT = re.compile(r"\b(localhost|127(?:\.\d+){3}):\d+")
 # This field follows from the rate and from the swept field.
 _FOLLOWING = frozenset({"sessions"})
@@ -80,7 +82,8 @@ class Difference:
 class Setting:
     """The common part of the runs of a comparison.
 
-    It consists of the sink, the machine, the user's servers, and the configuration without guarantee, variant and seed.
+    It consists of the sink, the engine, the machine, the user's servers, and the configuration without guarantee,
+    variant and seed.
     """
 
     sink: str
@@ -91,12 +94,17 @@ class Setting:
         """The setting of a report.
 
         Older reports have no configuration, so only their sink distinguishes them. A field that a report lacks is
-        newer than the report: its run had the default. Figures that were measured by another rule belong to another
+        newer than the report: its run had the default. Another engine than Spark has only the fields that its
+        report has, because it does not use the others. Figures that were measured by another rule belong to another
         setting.
         """
+        engine = engine_name(report)
         config: dict[str, Any] = dict(report.get("config", {}))
         if config:
-            config = {name: value for name, value in {**_DEFAULTS, **config}.items() if name not in _OWN}
+            defaults = _DEFAULTS if engine == SPARK.name else {}
+            config = {name: value for name, value in {**defaults, **config}.items() if name not in _OWN}
+        if engine != SPARK.name:
+            config[ENGINE] = engine
         if report.get("schema", 1) < (_SAME_RULES_FLAT_OUT if flat_out(report) else _SAME_RULES_SINCE):
             config[SCHEMA] = report.get("schema", 1)
         if (machine := machine_of(report)) is not None:
@@ -137,8 +145,8 @@ def servers_of(report: Report) -> dict[str, str]:
     return found | ({"servers": f"of the user: {theirs}"} if theirs else {})
 
 
-# (series, how many runs of this variant in the series had the seed before, seed). Reports without a series are
-# distinguished by the second part: it counts how often a variant came with the same seed.
+# (series, number, seed). The number counts how often the variant came before with the same seed in the series. Without
+# a series it is a number of the report's own, because only the runs of a series take turns.
 Round = tuple[str, int, int]
 Rounds = Mapping[Round, Mapping[Variant, Report]]
 
@@ -178,29 +186,37 @@ def _left_out(rounds: int) -> int:
 def settings(reports: Iterable[Report], faulted: bool = False) -> dict[Setting, Rounds]:
     """Healthy runs (or runs with faults) by setting, round and variant.
 
-    Each round has a seed of its own in its series. Probes are left out, because their rate may be too high.
+    Each round has a seed of its own in its series. A report without a series is a round by itself. Probes are left out,
+    because their rate may be too high.
     """
     found: dict[Setting, dict[Round, dict[Variant, Report]]] = {}
     for report in reports:
-        cell = report["cell"]
-        if bool(cell["faults"] or cell["random_kills"]) == faulted and not report.get("probe"):
+        if is_healthy(report) != faulted and not report.get("probe"):
             variant, rounds = variant_of(report), found.setdefault(Setting.of(report), {})
             series, seed = report.get("series") or "", report["seed"]
-            before = sum((of, its) == (series, seed) and variant in runs for (of, _, its), runs in rounds.items())
-            rounds.setdefault((series, before, seed), {})[variant] = report
+            again = sum((of, its) == (series, seed) and variant in runs for (of, _, its), runs in rounds.items())
+            rounds.setdefault((series, again if series else len(rounds), seed), {})[variant] = report
     return {setting: dict(sorted(rounds.items())) for setting, rounds in found.items()}
 
 
 def differing(found: Iterable[Setting]) -> list[str]:
-    """The fields in which settings of the same sink differ."""
+    """The fields in which settings of the same sink differ.
+
+    A field of the load that only one of two engines uses is no difference between them.
+    """
     configs: dict[str, list[Mapping[str, Any]]] = {}
     for setting in found:
         configs.setdefault(setting.sink, []).append(setting.config)
     names = {
         name for of_sink in configs.values() for config in of_sink for name in config
-        if any(other.get(name) != config[name] for other in of_sink)
+        if any(_differ(name, config, other) for other in of_sink)
     }  # fmt: skip
     return sorted(names - _FOLLOWING or names)  # where nothing else differs, the field follows from nothing
+
+
+def _differ(name: str, config: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    unused = name in _DEFAULTS and name not in other and config.get(ENGINE) != other.get(ENGINE)
+    return not unused and bool(other.get(name) != config[name])
 
 
 def fields_text(setting: Setting, names: Iterable[str]) -> str:

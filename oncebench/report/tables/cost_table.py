@@ -13,8 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from oncebench.lab.engine import SPARK
 from oncebench.report.comparisons.paired import (
     BASELINE,
+    ENGINE,
     Difference,
     Rounds,
     Setting,
@@ -77,7 +79,7 @@ def _runs(found: Mapping[Setting, Rounds]) -> Iterator[Report]:
 
 
 def _values(setting: Setting, names: Sequence[str]) -> list[Any]:
-    return [setting.config.get(name, "-") for name in names]
+    return [setting.config.get(name, SPARK.name if name == ENGINE else "-") for name in names]
 
 
 def ratio_text(found: Difference) -> str:

@@ -332,3 +332,10 @@ def test_speed_reads_each_figure_from_a_report() -> None:
     assert list(read.values()) == [20.0, 12.5, 400.0, 800.0, 300.0]
     figures = {metric: [value] for metric, value in read.items()}
     assert speed.Speed().track_steady_p99_ms(figures) == {"samples": [800.0], "number": 1}
+
+
+def test_speed_counts_a_whole_flat_out_load_in_every_commit() -> None:
+    speed = pytest.importorskip("benchmarks.speed")
+    warmup_s = float(speed.FLAT_OUT[speed.FLAT_OUT.index("--warmup") + 1])
+    assert warmup_s >= speed.RUN_LIMIT_S  # older commits leave out no warm-up time, newer ones one that a run reaches
+    assert speed.Speed.version != "1"  # whose figures followed two rules

@@ -158,6 +158,35 @@ def test_only_a_flat_out_load_has_a_time_per_event() -> None:
     assert "s/M events" not in cost_table.markdown(rounds(8.0))  # it would be the load's own duration
 
 
+def test_reports_without_a_series_are_not_paired() -> None:
+    alone = [{name: value for name, value in each.items() if name != "series"} for each in rounds(8.0, 10.0, 12.0)]
+    assert (paired.cost_lines(alone), paired.most_rounds(alone)) == ([], (0, 0))
+    assert cost_table.markdown(alone).count("| 3 ") == 2  # each variant still has the figures of all its runs
+
+
+def of_engine(reports: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    """The reports of another engine, which has no trigger interval."""
+    config = {
+        name: value for name, value in Cell("kafka", "", "", rate=3000.0).as_json().items() if name != "trigger_ms"
+    }
+    return [{**each, "environment": {"engine": {"name": name}}, "config": config} for each in reports]
+
+
+def test_engines_are_not_compared_with_one_another() -> None:
+    spark, flink = rounds(8.0, 8.0)[::2], of_engine(rounds(8.0, 8.0)[1::2], "flink")
+    spark = [{**each, "config": Cell("kafka", "", "", rate=3000.0, trigger_ms=500).as_json()} for each in spark]
+    found = paired.settings([*spark, *flink])
+    assert (len(found), paired.differing(found)) == (2, ["engine"])
+    assert paired.cost_lines([*spark, *flink]) == []
+    table = cost_table.markdown([*spark, *flink]).splitlines()
+    assert {row.split("|")[4].strip() for row in table[2:4]} == {"flink", "spark"}
+
+
+def test_an_engine_has_no_setting_that_it_does_not_use() -> None:
+    (setting,) = paired.settings(of_engine(rounds(8.0), "flink"))
+    assert "trigger_ms" not in setting.config
+
+
 def test_series_with_the_same_seeds_keep_their_rounds() -> None:
     assert extra([*rounds(8.0), *rounds(10.0)]).rounds == (8.0, 10.0)
 

@@ -56,6 +56,11 @@ def values(reports: list[dict[str, Any]], field: str) -> list[list[Any]]:
     return [[setting.config[field] for setting in each.settings] for each in sweeps(found) if each.field == field]
 
 
+def test_another_engine_is_not_the_full_comparison() -> None:
+    peers = [each | {"environment": {"engine": {"name": "flink"}}} for each in series("full")]
+    assert list(map(is_full, settings([*series("full"), *peers]))) == [True, False]
+
+
 def test_the_full_comparison_is_recognised_by_its_setting() -> None:
     found = settings([*series("full"), *series("rates", rate=4000.0, sessions=720), *series("a", trigger_ms=100)])
     assert [is_full(setting) for setting in found] == [True, False, False]

@@ -216,7 +216,7 @@ def test_a_series_with_other_engines_has_a_table_of_its_own(tmp_path: Path) -> N
     assert shown["rows"][0]["commands"] == [flink["reproduce"]]
     assert shown["files"] == ["engines/headline.jsonl"]
     assert [row["behind"] for row in shown["rows"]] == [False, False]
-    assert any(note.startswith("*: no price.") for note in shown["notes"])
+    assert any(note.startswith("†: no price.") for note in shown["notes"])
 
 
 def test_a_run_in_two_files_is_refused(tmp_path: Path) -> None:
