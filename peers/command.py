@@ -33,6 +33,7 @@ from oncebench.kafka_access.connection import is_secured
 from oncebench.lab.engine import Engine
 from oncebench.report.results import default_work_dir, stamp
 from oncebench.scenario.cell import Cell
+from oncebench.scenario.reproduce import Program
 from peers.variant import Form
 
 
@@ -48,6 +49,7 @@ class Peer:
         variants: the names of the variants.
         default_variant: the variant without --variant.
         transaction_timeout_ms: the default of --transaction-timeout.
+        program: the command line of the peer.
         check: raises UserError for a cell that the engine would refuse.
     """
 
@@ -58,6 +60,7 @@ class Peer:
     variants: Form
     default_variant: str
     transaction_timeout_ms: int
+    program: Program
     check: Callable[[Cell], None] = lambda _cell: None
 
 

@@ -196,7 +196,7 @@ def faults(
     remaining = [cell for cell in planned[share[0] - 1 :: share[1]] if cell.as_json() not in done]
     click.echo(f"{len(planned)} runs, {len(remaining)} of them to do here{_estimate(remaining, share[1])}", err=True)
     click.echo(f"reports {results.runs}", err=True)
-    failed_runs = FailedRuns()
+    failed_runs = FailedRuns(workspace.kafka)
     before = len(reports)
     try:
         if remaining:

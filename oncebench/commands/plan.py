@@ -146,7 +146,7 @@ def _refuse_options_of_runs(kafka: KafkaAccess | None) -> None:
 
 def _measure(cells: Sequence[Cell], workspace: Workspace) -> Path:
     results = new_results(f"plan-{stamp()}")
-    failed = FailedRuns()
+    failed = FailedRuns(workspace.kafka)
     click.echo(f"{len(cells)} runs, about {at_least_s(cells) / 60:.0f} min", err=True)
     with suppress_interruption():
         done = sum(1 for _ in run_series(cells, results, workspace, failed))

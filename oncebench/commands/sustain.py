@@ -138,7 +138,7 @@ def sustain(
     probes: list[Report] = []
     compared_at: dict[str, float] = {}
     reports: list[Report] = []
-    unfinished, failed_runs = list[str](), FailedRuns()
+    unfinished, failed_runs = list[str](), FailedRuns(workspace.kafka)
     try:
         with open_series(largest, results, workspace) as (run, interrupted):
             for cell in cells:
