@@ -122,7 +122,6 @@ def command(peer: Peer) -> click.Command:
         results = new_results(f"{peer.name}-{stamp()}")
         place = work_dir or default_work_dir(peer.name)
         report = run_one(cell, Workspace(place, kafka, keep, engine=lambda cell, lab: peer.engine(cell, lab.java)))
-        results.add(report)
-        finish(report, place, json_path)
+        finish(report, results, place, json_path)
 
     return main
