@@ -150,7 +150,7 @@ def compare(
     rounds = in_rounds(cells, repeat or (1 if scenarios else chosen_profile.repeat))
     results = new_results(f"{'scenarios' if scenarios else profile}-{stamp()}", publish)
     reports: list[Report] = []
-    failed_runs = FailedRuns()
+    failed_runs = FailedRuns(workspace.kafka)
     if len(rounds) > FEW_RUNS:
         click.echo(f"{len(rounds)} runs, about {at_least_s(rounds) / 60:.0f} min", err=True)
     try:

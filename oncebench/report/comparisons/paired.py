@@ -236,6 +236,8 @@ def with_unit(name: str, value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is None:
+        return f"no {label.replace('_', ' ')}"
     return f"{label.replace('_', ' ')} {f'{value:,}' if number else value}{unit}"
 
 

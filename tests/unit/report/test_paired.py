@@ -206,6 +206,11 @@ def test_each_setting_is_named_by_the_fields_that_differ() -> None:
     assert reported == ["kafka, trigger 0 ms", "kafka, trigger 1,000 ms"]
 
 
+def test_a_setting_without_a_limit_says_so() -> None:
+    assert paired.with_unit("max_events_per_batch", None) == "no max events per batch"
+    assert paired.with_unit("max_events_per_batch", 200_000) == "max events per batch 200,000"
+
+
 def test_different_machines_are_different_settings() -> None:
     places = [{"cpu": "AMD EPYC", "cores": cores} for cores in (2, 64)]
     made = [each | {"environment": place} for place in places for each in rounds(8.0, 8.0, 8.0, 8.0, 8.0)]
