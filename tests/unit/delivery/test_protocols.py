@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from oncebench.delivery import decisions
 from oncebench.delivery import protocols as delivery
 from oncebench.delivery.contract import WHOLE_BATCH, Mark, Written
 from oncebench.delivery.decisions import decision
@@ -289,6 +290,16 @@ def test_a_batch_that_the_sink_holds_and_an_older_journal_does_not_know_is_refus
         delivery.exactly_once_two_phase(MemoryBatch(store, None), sink, older, "rewrite")  # type: ignore[arg-type]
     assert store.visible == shown
     assert shown
+
+
+@pytest.mark.parametrize(("partitions", "reached"), [(1, True), (2, False)])
+def test_a_batch_with_nothing_left_to_commit_is_not_in_the_middle_of_its_commit(partitions: int, reached: bool) -> None:
+    store = Store(prepared={"t1": (0, [(0, 0)])})
+    sink, batch = MemorySink(store, ["t1"]), MemoryBatch(store, "mid-commit")
+    sink.partitions = partitions
+    with pytest.raises(Killed) if reached else nullcontext():
+        assert decisions.commit(batch, sink, {0: {"id": "t1"}}) == set()  # type: ignore[arg-type]
+    assert store.visible == {(0, 0): 1}
 
 
 def test_at_most_once_drains_a_batch_whose_claim_only_the_sink_has(tmp_path: Path) -> None:
