@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
+from copy import copy
+from difflib import get_close_matches
 from importlib import import_module
 
 import click
 
 from oncebench.commands.shared.utf8 import refuse_other_bytes
+from oncebench.errors import ExitCode, UserError
 from oncebench.program import run_program
 
 # The sections of `oncebench --help`: title, folder below `oncebench/commands`, and the commands with their lines. The
@@ -61,6 +66,23 @@ class Commands(click.Group):
         defined = vars(import_module(module)).values()
         return next(each for each in defined if isinstance(each, click.Command) and each.name == cmd_name)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Finds the command, and gives each of its options an environment variable.
+
+        Raises:
+            UserError: a variable begins as those of the command, and no option has it (exit code 2).
+        """
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is None or command is None:
+            return name, command, rest
+        own = copy(command)
+        own.params = [_with_variable(name, param) for param in command.params]
+        if not {"-h", "--help"} & set(rest):
+            _refuse_unknown(name, (str(param.envvar) for param in own.params))
+        return name, own, rest
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Writes the names and lines without importing a command."""
         for title, _, lines in SECTIONS:
@@ -68,7 +90,37 @@ class Commands(click.Group):
                 formatter.write_dl(list(lines.items()))
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "ONCEBENCH"})
+def _with_variable(command: str, param: click.Parameter) -> click.Parameter:
+    """Returns the option with the environment variable that has its name, as the user types it."""
+    if not isinstance(param, click.Option):
+        return param
+    found = copy(param)
+    found.envvar = _prefix(command) + param.opts[0].removeprefix("--").replace("-", "_").upper()
+    return found
+
+
+def _prefix(command: str) -> str:
+    return f"ONCEBENCH_{command.upper()}_"
+
+
+def _refuse_unknown(command: str, known: Iterable[str]) -> None:
+    """Refuses a variable that would have no effect, such as a misspelled one.
+
+    The suite's own variables pass: none of them begins with the name of a command and an underscore, except those that
+    `oncebench bench` sets for asv.
+    """
+    names = set(known)
+    for variable in sorted(os.environ):
+        if variable.startswith(_prefix(command)) and variable not in names:
+            near = get_close_matches(variable, names, n=1)
+            raise UserError(
+                f"the environment variable {variable} is no option of `oncebench {command}`"
+                f"{f' (did you mean {near[0]}?)' if near else ''}. Correct its name, or unset it",
+                exit_code=ExitCode.USAGE,
+            )
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="oncebench")
 def cli() -> None:
     """Measure what a delivery guarantee costs, and test what it protects from.
@@ -94,7 +146,8 @@ def cli() -> None:
       5    this machine lacks something; see `oncebench doctor`
       130  interrupted
 
-    Every option can also be an environment variable: ONCEBENCH_RUN_RATE=5000 is `oncebench run --rate 5000`.
+    Every option can also be an environment variable: ONCEBENCH_RUN_RECORD_BYTES=500 is `oncebench run --record-bytes
+    500`. A flag takes 1. A variable whose name no option of the command has is refused.
     """
 
 

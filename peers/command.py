@@ -33,6 +33,7 @@ from oncebench.kafka_access.connection import is_secured
 from oncebench.lab.engine import Engine
 from oncebench.report.results import default_work_dir, stamp
 from oncebench.scenario.cell import Cell
+from oncebench.scenario.reproduce import Program
 from peers.variant import Form
 
 
@@ -48,6 +49,7 @@ class Peer:
         variants: the names of the variants.
         default_variant: the variant without --variant.
         transaction_timeout_ms: the default of --transaction-timeout.
+        program: the command line of the peer.
         check: raises UserError for a cell that the engine would refuse.
     """
 
@@ -58,6 +60,7 @@ class Peer:
     variants: Form
     default_variant: str
     transaction_timeout_ms: int
+    program: Program
     check: Callable[[Cell], None] = lambda _cell: None
 
 
@@ -119,7 +122,6 @@ def command(peer: Peer) -> click.Command:
         results = new_results(f"{peer.name}-{stamp()}")
         place = work_dir or default_work_dir(peer.name)
         report = run_one(cell, Workspace(place, kafka, keep, engine=lambda cell, lab: peer.engine(cell, lab.java)))
-        results.add(report)
-        finish(report, place, json_path)
+        finish(report, results, place, json_path)
 
     return main

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +21,7 @@ from oncebench.delivery.stores.choose import Place, place_at
 from oncebench.delivery.stores.objects import ObjectStore
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.kafka_access.refused import AccessRefused
+from oncebench.sinks.sink_ids import refuse_unfit_sink_id
 
 # As fast as possible: the next batch begins when the previous one has ended.
 TRIGGER_ASAP = 0
@@ -164,10 +164,7 @@ def read_config(path: Path) -> PipelineConfig:
             raise RefusedStart(
                 f"{path}: {name} is {value!r}, and must be {_AT_LEAST[name]} or more. Correct this field."
             )
-    if not re.fullmatch(r"[A-Za-z0-9._-]+", fields["sink_id"]):
-        raise RefusedStart(
-            f"{path}: sink_id is {fields['sink_id']!r}, and may have only letters, digits, `.`, `_` and `-`. Rename it."
-        )
+    refuse_unfit_sink_id(fields["sink_id"], str(path))
     if not isinstance(fields["output"].get("output"), str):
         raise RefusedStart(
             f'{path}: the field "output" lacks the text "output". Write "output": {{"output": NAME}} with the sink\'s '

@@ -32,12 +32,12 @@ _SINK = {"kafka": (640, 950), "postgres": (700, 1100), "delta": (1250, 1900), "f
 _FACTOR = {"claim": 0.97, "acknowledged": 1.0, "native": 0.99, "two-phase": 1.09, "idempotent": 1.05, "upsert": 1.12}
 
 
-def reports(rounds: int = 5, seeds: int = 3) -> list[dict[str, Any]]:
+def reports(rounds: int = 6, seeds: int = 3) -> list[dict[str, Any]]:
     """Healthy rounds of everything, the whole fault matrix, and what is broken on purpose."""
     return [*healthy(rounds), *faulted(seeds), *on_purpose()]
 
 
-def healthy(rounds: int = 5, **setting: Any) -> Iterator[dict[str, Any]]:
+def healthy(rounds: int = 6, **setting: Any) -> Iterator[dict[str, Any]]:
     """Rounds of healthy runs with the same load and setting; a round is slow or fast for all."""
     for seed in range(1, rounds + 1):
         for sink, support in all_supports():
@@ -128,6 +128,7 @@ def _report(
                         "versions": {"pyspark": "4.2.0", "confluent-kafka": "2.16.1"}},
         "config": cell.as_json(),
         "seed": cell.seed,
+        "series": "compare",
         "interrupted": False,
         "reproduce": cell.reproduce(),
     }  # fmt: skip

@@ -10,7 +10,7 @@ Kafka's perf test sends no keys, so its value is as long as the mean key and val
 
 Each program prints its own figure: acknowledged records per second, from the first send to the last acknowledgement.
 A first pair warms up the broker and does not count. The tool prints medians, and the ratio within a pair with its 95 %
-bootstrap interval.
+interval of the median.
 
 Then the generator sends RATE events/s (default: 100,000) for LATENESS_S seconds in each of three runs. The tool prints
 the lateness of each run.
@@ -35,7 +35,7 @@ from loadgen.session import EVENTS_PER_SESSION, encode
 from oncebench.downloads.java import Java, find_java
 from oncebench.downloads.maven import jars
 from oncebench.lab.lab import own_kafka
-from oncebench.report.comparisons.paired import bootstrap
+from oncebench.report.comparisons.paired import median_interval
 from oncebench.servers.kafka.broker import KafkaBroker
 from oncebench.servers.kafka.process import command
 
@@ -129,7 +129,7 @@ def main(pairs: int, rate: int) -> None:
 
 def print_ratio(mine: Sequence[float], theirs: Sequence[float], size: int) -> None:
     """Prints the medians, and the ratio within a pair."""
-    ratio = bootstrap([one / other for one, other in zip(mine, theirs, strict=True)])
+    ratio = median_interval([one / other for one, other in zip(mine, theirs, strict=True)])
     print(f"records of {size} bytes per second, medians of {len(mine)} pairs\n")
     print(f"| generator | perf test | ratio (95 %) |\n| ---: | ---: | ---: |\n| {median(mine):,.0f} | "
           f"{median(theirs):,.0f} | {ratio.median:.2f} {ratio.interval('.2f')} |")  # fmt: skip

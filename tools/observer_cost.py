@@ -30,7 +30,7 @@ from unittest.mock import patch
 from oncebench.lab.lab import Lab, open_lab
 from oncebench.observe.bytes_written import BytesWritten
 from oncebench.observe.resources import SAMPLE_S, SUITE, Sampler, Use
-from oncebench.report.comparisons.paired import bootstrap
+from oncebench.report.comparisons.paired import median_interval
 from oncebench.run import cell as run_module
 from oncebench.run import phases
 from oncebench.scenario.cell import Cell
@@ -174,7 +174,7 @@ def main(count: int, sinks: tuple[str, ...]) -> None:
                         trigger_ms=TRIGGER_MS, warmup_s=WARM_S)  # fmt: skip
             with open_work_dir(Path(temporary) / f"run-{sink}") as folder:
                 windows = measured(cell, lab, folder.path, count)
-            found = bootstrap(ratios(windows))
+            found = median_interval(ratios(windows))
             print(f"{sink}: watched x {' '.join(f'{one:.3f}' for one in found.rounds)}")
             print(f"{sink}: watched x {found.median:.3f} {found.interval('.3f')}; "
                   f"watchers use {share(windows):.1%} of the pipeline's processor time", flush=True)  # fmt: skip

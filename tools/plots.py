@@ -4,8 +4,8 @@
 
 Takes some ten seconds; needs the extra `docs`. Writes docs/plots/*.svg. REPORTS: default is results/runs/*.jsonl.
 
-Promise: every point is a median over rounds, and every bar its 95 % bootstrap interval, from the functions that make
-the tables. A ratio needs at least five rounds. Processor time is drawn only where the pipeline is idle between batches.
+Promise: every point is a median over rounds, and every bar its 95 % interval, from the functions that make
+the tables. A ratio needs at least six rounds. Processor time is drawn only where the pipeline is idle between batches.
 The parts of a batch come from the full comparison. Guarantees differ by marker, not by colour alone.
 
 Failure mode: without healthy rounds of the full comparison the tool writes no file and exits with a message.

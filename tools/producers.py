@@ -7,7 +7,7 @@ Takes about seven minutes with 7 rounds on two cores; starts a broker of its own
 It checks three published claims: producing with short transactions against producing without; a transaction per message
 against a flush and a commit of offsets; reading `read_committed` against `read_uncommitted`. The arms take turns, and
 every second round runs them backwards. It prints medians over the rounds, and ratios within a round with their 95 %
-bootstrap intervals.
+intervals of the median.
 
 Limits: client (librdkafka) and broker share the processors. A commit first sends all queued records, so transactions
 last longer than planned; the tool prints how long. Both readers read a topic with committed transactions only. The cost
@@ -27,7 +27,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from oncebench.downloads.java import find_java
 from oncebench.lab.lab import own_kafka
-from oncebench.report.comparisons.paired import bootstrap
+from oncebench.report.comparisons.paired import median_interval
 from oncebench.servers.kafka.broker import KafkaBroker
 
 RECORD = bytes(1000)
@@ -195,7 +195,7 @@ def print_table(title: str, figures: Figures, baseline: str) -> None:
     """Prints a table: the medians, and the ratios to the arm `baseline`."""
     print(f"\n{title}\n\n| arm | median | x {baseline} (95 %) |\n| --- | ---: | ---: |")
     for name, values in figures.items():
-        ratio = bootstrap([mine / theirs for mine, theirs in zip(values, figures[baseline], strict=True)])
+        ratio = median_interval([mine / theirs for mine, theirs in zip(values, figures[baseline], strict=True)])
         ratio_text = "1" if name == baseline else f"{ratio.median:.2f} {ratio.interval('.2f')}"
         print(f"| {name} | {median(values):,.2f} | {ratio_text} |")
 

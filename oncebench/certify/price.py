@@ -3,27 +3,30 @@
 Both functions run in turn, without faults.
 
 Promise: the figures depend on the reports alone. Both functions get the same load in each round, so a machine that
-becomes slower affects both. `oncebench.report.comparisons.paired` computes the 95 % intervals.
+becomes slower affects both. A batch starts every TRIGGER_MS, so both get batches of the same size.
+`oncebench.report.comparisons.paired` computes the 95 % intervals.
+What can go wrong: a function whose batches take longer than TRIGGER_MS has no price in CPU (`metrics.figure`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from oncebench.certify.scenarios import HEALTHY, cell_of
-from oncebench.report.comparisons.paired import FEWEST_ROUNDS, Difference, bootstrap
-from oncebench.report.measures.metrics import why_no_speed
+from oncebench.report.comparisons.paired import FEWEST_ROUNDS, Difference, median_interval
+from oncebench.report.measures.metrics import BY_NAME, Getter, field, figure, has_speed
+from oncebench.report.schema import Report
 from oncebench.scenario.cell import Cell
 
-# Events per second, and sessions. Under this load a batch takes a second or less on two cores.
+# Events per second, and sessions: a load of 20 s.
 RATE, SESSIONS = 1000.0, 200
+# With 2,000 events a batch takes about a second on two cores, so it fits into this interval.
+TRIGGER_MS = 2000
 _ROUNDS = FEWEST_ROUNDS
-Figure = Callable[[Mapping[str, Any]], float | None]
-FIGURES: Mapping[str, Figure] = {
-    "time of the call per batch, in ms": lambda report: report["sink_ms"]["total"],
-    "CPU seconds per million events": lambda report: report["cpu_s_per_million_events"],
+FIGURES: Mapping[str, Getter] = {
+    "time of the call per batch, in ms": field("sink_ms", "total"),
+    "CPU seconds per million events": lambda report: figure(report, BY_NAME["cpu_s"]),
 }
 
 
@@ -62,19 +65,23 @@ def cells(black_box: str, beside: str, seed: int) -> list[tuple[Cell, Cell]]:
     made = []
     for number in range(_ROUNDS):
         base = replace(
-            cell_of(HEALTHY, True, "", seed + number), rate=RATE, sessions=SESSIONS, max_events_per_batch=None
+            cell_of(HEALTHY, True, "", seed + number),
+            rate=RATE,
+            sessions=SESSIONS,
+            trigger_ms=TRIGGER_MS,
+            max_events_per_batch=None,
         )
         made.append((replace(base, black_box=black_box), replace(base, black_box=beside)))
     return made
 
 
-def prices(pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[Price]:
-    """Returns a price per figure. A round counts only if both runs have a usable speed (`why_no_speed`)."""
-    sound = [pair for pair in pairs if not any(True for report in pair for _ in why_no_speed(report))]  # type: ignore[arg-type]
+def prices(pairs: Sequence[tuple[Report, Report]]) -> list[Price]:
+    """Returns a price per figure. A round counts only if both runs have a usable speed (`has_speed`)."""
+    sound = [pair for pair in pairs if all(map(has_speed, pair))]
     found = []
-    for name, figure in FIGURES.items():
-        values = [(own, other) for own, other in ((figure(a), figure(b)) for a, b in sound) if own and other]
+    for name, of in FIGURES.items():
+        values = [(own, other) for own, other in ((of(a), of(b)) for a, b in sound) if own and other]
         if values:
-            own, other = (bootstrap(column).median for column in zip(*values, strict=True))
-            found.append(Price(name, own, other, bootstrap([a / b for a, b in values])))
+            own, other = (median_interval(column).median for column in zip(*values, strict=True))
+            found.append(Price(name, own, other, median_interval([a / b for a, b in values])))
     return found

@@ -84,7 +84,12 @@ class Arm:
     help="Spark tasks per batch.",
 )
 @kafka_options()
-@click.option("--json", "as_json", is_flag=True, help="Print each batch as one line of JSON instead of the table.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print each batch after the warm-up as one line of JSON instead of the table.",
+)
 @postgres_option
 @work_dir_option
 @keep_option
@@ -118,7 +123,7 @@ def batches(
             for arm in arms:
                 _write_arm(arm, arms, lab, work.path, partitions)
             _run(lab, work.path, (WARM_ROUNDS + rounds) * len(arms), interrupted.is_set)
-        lines = read_lines(work.path / "batches.jsonl").items
+        lines = [line for line in read_lines(work.path / "batches.jsonl").items if line["round"] >= 0]
         if not keep:
             for path in work.path.iterdir():
                 if path.is_dir() and path.name in ("kafka", *services(), *(arm.name for arm in arms)):
@@ -126,8 +131,11 @@ def batches(
     if as_json:
         for line in lines:
             click.echo(json.dumps(line))
-    else:
+    elif lines:
         click.echo(table(lines, rows), nl=False)
+    if interrupted.is_set():
+        click.echo(f"interrupted: {len(lines)} of {rounds * len(arms)} batches done after the warm-up", err=True)
+        sys.exit(ExitCode.INTERRUPTED)
 
 
 def _arms(sinks: Sequence[str], only: str | None) -> list[Arm]:

@@ -106,8 +106,8 @@ def compare(
     \b
     Examples:
       oncebench compare
-      oncebench compare mine.toml theirs.toml --repeat 5
-      oncebench compare --profile cost --sink postgres --repeat 5
+      oncebench compare mine.toml theirs.toml --repeat 6
+      oncebench compare --profile cost --sink postgres --repeat 6
       oncebench compare --profile cost --sweep rate
 
     \b
@@ -127,7 +127,7 @@ def compare(
                   in ten rounds: time and CPU per event
       recovery    at-least-once and exactly-once, killed at the same point,
                   in ten rounds
-      full        the published series: standard, with five rounds of the
+      full        the published series: standard, with six rounds of the
                   healthy cells
     """
     chosen_profile = PROFILES[profile]
@@ -150,7 +150,7 @@ def compare(
     rounds = in_rounds(cells, repeat or (1 if scenarios else chosen_profile.repeat))
     results = new_results(f"{'scenarios' if scenarios else profile}-{stamp()}", publish)
     reports: list[Report] = []
-    failed_runs = FailedRuns()
+    failed_runs = FailedRuns(workspace.kafka)
     if len(rounds) > FEW_RUNS:
         click.echo(f"{len(rounds)} runs, about {at_least_s(rounds) / 60:.0f} min", err=True)
     try:

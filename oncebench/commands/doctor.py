@@ -29,4 +29,6 @@ def doctor(fetch: bool) -> None:
             click.echo(f"{'ok ' if check.ok else 'NO '} {check.name.ljust(width)}  {check.detail}")
         if not check.ok:
             click.echo(f"    {' ' * width}  {check.advice}")
+    if fetch and all(check.ok for check in found):
+        click.echo("nothing is missing")
     sys.exit(ExitCode.KEPT if all(check.ok for check in found) else ExitCode.ENVIRONMENT)

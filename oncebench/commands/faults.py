@@ -174,7 +174,8 @@ def faults(
     planned = cells(chosen, wanted, base, seeds_for(seeds), started)
     no_point, not_here = left_out(chosen, wanted, base, started)
     if not planned:
-        why = f"none of these faults is possible: {'; '.join(not_here or no_point)}"
+        reasons = not_here or no_point or [f"{', '.join(wanted)} has no fault for this sink, guarantee and variant"]
+        why = f"none of these faults is possible: {'; '.join(reasons)}"
         raise UserError(
             why if chosen else "no row of the matrix matches; see `oncebench list`", exit_code=ExitCode.USAGE
         )
@@ -196,7 +197,7 @@ def faults(
     remaining = [cell for cell in planned[share[0] - 1 :: share[1]] if cell.as_json() not in done]
     click.echo(f"{len(planned)} runs, {len(remaining)} of them to do here{_estimate(remaining, share[1])}", err=True)
     click.echo(f"reports {results.runs}", err=True)
-    failed_runs = FailedRuns()
+    failed_runs = FailedRuns(workspace.kafka)
     before = len(reports)
     try:
         if remaining:
@@ -277,7 +278,8 @@ def _print(
     click.echo(fault_matrix.counted(reports, found))
     for cell in found:
         if cell.outcome not in ("kept", "limit"):
-            click.echo(f"{' '.join(cell.row)} {cell.fault}: {cell.text} {cell.details}\n  {cell.reproduce}", err=True)
+            seen = f"{cell.outcome} ({cell.details})" if cell.details else cell.outcome
+            click.echo(f"{' '.join(cell.row)} {cell.fault}: {seen}\n  {cell.reproduce}", err=True)
     table, junit = results.write_text(".md", text), results.write_text(".xml", fault_matrix.junit(found))
     click.echo(f"\nreports {'  '.join(map(str, stored))}\ntable   {table}\nJUnit   {junit}", err=True)
 

@@ -30,6 +30,7 @@ LINE_EVERY_S = 1.0
 WAIT_LINE_EVERY_S = 5.0
 STOP_S = 30.0
 TOPIC_PREFIX = "ob-load"
+LOG = Path("logs") / "generator.log"  # in the work dir
 
 
 @click.command(cls=GroupedCommand)
@@ -73,14 +74,16 @@ def load(topic: str | None, kafka: KafkaAccess | None, as_json: bool, work_dir: 
     click.echo(json.dumps(done, indent=1) if as_json else _summary(done, work.path))
     if interrupted.is_set():
         sys.exit(ExitCode.INTERRUPTED)
-    if done["failed"] or done["error"]:
+    if done["error"]:
+        raise UserError(f"the load ended before its plan: {done['error']}. Its log is {work.path / LOG}")
+    if done["failed"]:
         sys.exit(ExitCode.ERROR)
 
 
 def _send(config: Mapping[str, Any], folder: Path, interrupted: Any) -> dict[str, Any]:
     path = folder / "generator.json"
     path.write_text(json.dumps(config, indent=1))
-    log = folder / "logs" / "generator.log"
+    log = folder / LOG
     status = Tail(folder / "load.jsonl")
     started = printed = time.monotonic()
     click.echo("starting the generator", err=True)

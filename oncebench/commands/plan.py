@@ -27,7 +27,7 @@ from oncebench.experiments.workspace import Workspace
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.planning.choice import choose, transaction_timeout_s
 from oncebench.planning.held_out import errors
-from oncebench.planning.model import fit
+from oncebench.planning.model import are_enough, fit
 from oncebench.planning.points import Point, points
 from oncebench.planning.text import command_text, errors_text, plan_text
 from oncebench.report.report import read_reports
@@ -133,7 +133,7 @@ def plan(
     two_phase = is_two_phase(Cell(sink, guarantee, support.variant))
     timeout_s = transaction_timeout_s(chosen, outage_s) if two_phase else None
     click.echo(plan_text(chosen, costs, timeout_s, outage_s))
-    click.echo(errors_text(errors(measured)), nl=False)
+    click.echo(errors_text(errors(measured), costs), nl=False)
     click.echo(f"\ntry it: {command_text(chosen, sink, guarantee, support.variant, timeout_s)}", err=True)
 
 
@@ -146,7 +146,7 @@ def _refuse_options_of_runs(kafka: KafkaAccess | None) -> None:
 
 def _measure(cells: Sequence[Cell], workspace: Workspace) -> Path:
     results = new_results(f"plan-{stamp()}")
-    failed = FailedRuns()
+    failed = FailedRuns(workspace.kafka)
     click.echo(f"{len(cells)} runs, about {at_least_s(cells) / 60:.0f} min", err=True)
     with suppress_interruption():
         done = sum(1 for _ in run_series(cells, results, workspace, failed))
@@ -160,13 +160,19 @@ def _measure(cells: Sequence[Cell], workspace: Workspace) -> Path:
 
 
 def _points(sources: Sequence[Path], sink: str, guarantee: str, variant: str, measured: bool) -> list[Point]:
-    """The measured points of these files; without files, of the newest one that has some."""
+    """The measured points of these files; without files, of the newest one that has enough for a plan, or some."""
     if sources:
         reports = [report for source in sources for report in read_reports(existing_path(source))]
         found = points(reports, sink, guarantee, variant)
     else:
         newest = sorted((LOCAL / "runs").glob("plan-*.jsonl"), reverse=True)
-        found = next(filter(None, (points(read_reports(file), sink, guarantee, variant) for file in newest)), [])
+        found = []
+        for file in newest:
+            in_file = points(read_reports(file), sink, guarantee, variant)
+            found = found or in_file
+            if are_enough(in_file):
+                found = in_file
+                break
     if not found:
         where = " or ".join(map(str, sources)) or f"{LOCAL / 'runs'}/plan-*.jsonl"
         todo = "`oncebench table` with this file has their verdicts" if measured else (

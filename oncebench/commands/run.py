@@ -37,7 +37,7 @@ from oncebench.experiments.workspace import Workspace, run_one
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.measure import exit_code
 from oncebench.report.report import FILE
-from oncebench.report.results import stamp
+from oncebench.report.results import Results, stamp
 from oncebench.report.schema import Report
 from oncebench.report.summary import summary
 from oncebench.scenario.cell import Cell
@@ -121,16 +121,18 @@ def run(
         return
     results = new_results(f"run-{stamp()}")
     report = run_one(cell, workspace)
-    results.add(report)
-    finish(report, workspace.folder, json_path)
+    finish(report, results, workspace.folder, json_path)
 
 
-def finish(report: Report, folder: Path, json_path: str | None) -> NoReturn:
-    """Prints the summary of a run, writes the report of --json, and ends the command with the exit code of the run.
+def finish(report: Report, results: Results, folder: Path, json_path: str | None) -> NoReturn:
+    """Stores and prints a run, writes the report of --json, and ends the command with the exit code of the run.
 
     Args:
+        results: where every report of the command is stored.
         folder: the work dir of the run.
     """
+    results.add(report)
+    click.echo(f"reports {results.runs}", err=True)
     if json_path == "-":
         click.echo(json.dumps(report, indent=1))
     else:

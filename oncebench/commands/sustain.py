@@ -27,6 +27,7 @@ from oncebench.errors import ExitCode, Interrupted, UserError
 from oncebench.experiments.rate_search import Found, NoAnswer, fewest_rates, of_three, search
 from oncebench.experiments.series import Run, at_least_s, open_series
 from oncebench.experiments.workspace import Workspace
+from oncebench.measure import exit_code
 from oncebench.report.comparisons import sustained
 from oncebench.report.comparisons.paired import FEWEST_ROUNDS
 from oncebench.report.results import stamp
@@ -138,14 +139,17 @@ def sustain(
     probes: list[Report] = []
     compared_at: dict[str, float] = {}
     reports: list[Report] = []
-    unfinished, failed_runs = list[str](), FailedRuns()
+    unfinished, failed_runs = list[str](), FailedRuns(workspace.kafka)
     try:
         with open_series(largest, results, workspace) as (run, interrupted):
             for cell in cells:
                 try:
                     keeps_up = _Probes(run, interrupted, cell, probe_s, probes).keeps_up
-                    found[cell] = search(of_three(keeps_up), start, LOWEST, HIGHEST, precision)
-                    click.echo(f"{cell.title}: {_describe(found[cell])}", err=True)
+                    limit = search(of_three(keeps_up), start, LOWEST, HIGHEST, precision)
+                    if limit.unanswered and not limit.kept:
+                        raise UserError(f"{limit.unanswered}. Give a lower --start")
+                    found[cell] = limit
+                    click.echo(f"{cell.title}: {_describe(limit)}", err=True)
                 except Interrupted:
                     raise
                 except (UserError, PipelineError, OSError) as error:
@@ -168,7 +172,7 @@ def sustain(
     failed_runs.repeat()
     if any(report["verdict"] == "broken" for report in (*probes, *reports)):
         sys.exit(ExitCode.BROKEN)
-    if unfinished or failed_runs.lines:
+    if unfinished or failed_runs.lines or exit_code(reports) != ExitCode.KEPT:
         sys.exit(ExitCode.ERROR)
 
 

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from oncebench.delivery import digest, quarantine
 from oncebench.delivery.contract import WHOLE_BATCH, BatchWriter, Sink, Writer, Written
-from oncebench.delivery.errors import AnotherDriver, NondeterministicReplay, RefusedStart
+from oncebench.delivery.errors import NondeterministicReplay, OlderDriver, RefusedStart
 from oncebench.delivery.failpoints import Failpoints
 from oncebench.delivery.quarantine import Quarantine
 from oncebench.delivery.tasks import RESULT_SCHEMA, CountTask, PassTask, WarmUpTask, WriteTask
@@ -243,9 +243,10 @@ class Batch:
         # A batch of no partitions (a stateless query without new input) has no task to report. Asked of empty results
         # only, because Spark plans the query again for the answer.
         if not self.results and self.rows.rdd.getNumPartitions():
-            raise AnotherDriver(
+            raise OlderDriver(  # `oncebench.jobs.batches` checks that the other one is older
                 f"batch {self.id}: another driver has written this batch to the sink since this driver started. This "
-                "driver stops and has written nothing more. Let only one driver run per checkpoint."
+                "driver stops and has written nothing more. Let only one driver run per checkpoint; if none runs, "
+                "start one."
             )
         self.failpoint("after-prepare")
         return self.results

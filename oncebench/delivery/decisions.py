@@ -29,13 +29,14 @@ def pass_decision_failpoints(batch: Batch) -> None:
 def commit(batch: Batch, sink: Sink, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
     """Commits the prepared work, and returns the partitions that are lost for good.
 
-    All partitions are committed in one call, unless a fault is asked for at `mid-commit`.
+    All partitions are committed in one call, unless a fault is asked for at `mid-commit`. A batch with rows in one of
+    several partitions does not reach that point, because nothing would be left to commit.
     """
     with batch.timed("commit"):
-        if not batch.asks_for("mid-commit"):
+        parts = sorted(prepared)
+        if not batch.asks_for("mid-commit") or len(parts) < min(2, sink.partitions):
             return sink.commit(batch.id, prepared)
         # One partition is committed before the others, so that a fault can hit in between.
-        parts = sorted(prepared)
         lost = sink.commit(batch.id, {p: prepared[p] for p in parts[:1]})
         batch.failpoint("mid-commit")
         return lost | sink.commit(batch.id, {p: prepared[p] for p in parts[1:]})

@@ -33,6 +33,13 @@ class AnotherDriver(PipelineError):
     restart_helps = False
 
 
+class OlderDriver(PipelineError):
+    """An older driver of this checkpoint took a late step after this driver's start; a restart continues from it.
+
+    This driver stopped, because it has not seen the step. A driver that is still the newest raises this error.
+    """
+
+
 class NondeterministicReplay(PipelineError):
     """A replayed batch made other rows than its first run.
 

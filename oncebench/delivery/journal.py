@@ -34,7 +34,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from oncebench.delivery.errors import AnotherDriver, RefusedStart
+from oncebench.delivery.errors import AnotherDriver, OlderDriver, RefusedStart
 from oncebench.delivery.stores.choose import Place, store_of
 from oncebench.delivery.stores.entries import exists, put_exclusively, read_entry, refuse_damaged
 from oncebench.delivery.stores.interface import Store
@@ -132,10 +132,19 @@ class Journal:
 
         Raises:
             AnotherDriver: a younger driver was started, or another driver has decided this batch.
+            OlderDriver: an older driver has decided this batch since this one read its decisions.
         """
         self.check_still_ours()
         name = f"decision-{batch:09d}.{attempt}.json"
         if not self._put(name, {"batch": batch, "generation": self.generation, **entry}):
+            self.check_still_ours()
+            author = self._author(name)
+            if author < self.generation:
+                raise OlderDriver(
+                    f"batch {batch} was decided late by an older driver, generation {author} ({self.folder}/{name}). "
+                    f"This driver, generation {self.generation}, stops; readers never see its prepared rows, because "
+                    "a start aborts them. Start again: the replay finishes the batch by that decision."
+                )
             raise AnotherDriver(
                 f"batch {batch} was decided by another driver ({self.folder}/{name}). This driver, generation "
                 f"{self.generation}, stops; readers never see its prepared rows, because a start aborts them. Let only "
@@ -210,9 +219,12 @@ class Journal:
             if entry:
                 yield entry[1], int(entry[2])
 
-    def _refuse_younger(self, name: str) -> None:
+    def _author(self, name: str) -> int:
         with refuse_damaged(f"{self.folder}/{name}"):
-            author = int(read_entry(self._store, name)["generation"])
+            return int(read_entry(self._store, name)["generation"])
+
+    def _refuse_younger(self, name: str) -> None:
+        author = self._author(name)
         if author >= self.generation:
             raise AnotherDriver(
                 f"{self.folder}/{name} was written by another driver (generation {author}). This driver, generation "

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from oncebench.delivery.batch import Batch
 from oncebench.delivery.contract import Sink
 from oncebench.delivery.decisions import REWRITE
-from oncebench.delivery.errors import WriterStartedAgain
+from oncebench.delivery.errors import AnotherDriver, OlderDriver, PipelineError, WriterStartedAgain
 from oncebench.delivery.failpoints import Failpoints
 from oncebench.delivery.failures import deaths
 from oncebench.delivery.journal import Journal
@@ -83,6 +83,8 @@ class Batches:
         started = time.perf_counter()
         try:
             self._protocol(batch, self._sink, self._journal, self._on_lost)
+        except OlderDriver as found:
+            raise self._of_other(found, number) from found
         finally:
             batch.release()
         batch.timings_ms["total"] = (time.perf_counter() - started) * 1000
@@ -91,6 +93,21 @@ class Batches:
         for note in self._delivered:
             note(batch)
         self._tidy(number)
+
+    def _of_other(self, found: OlderDriver, batch: int) -> PipelineError:
+        """Returns the error, or AnotherDriver if the other driver may run on a copy of this checkpoint.
+
+        An older driver of this journal can only finish the batch that it had begun, which is this driver's first one.
+        It cannot finish a batch that this driver has claimed, because a claim excludes its own.
+        """
+        self._journal.check_still_ours()
+        if self._first and not self._journal.is_claimed(batch):
+            return found
+        return AnotherDriver(
+            f"batch {batch}: another driver has taken it or the sink_id, and its checkpoint may be a copy of "
+            f"{self._journal.checkpoint}. This driver stops and has written nothing more. Let only one driver run per "
+            "sink_id; if none runs, start one."
+        )
 
     def _begin(self, number: int) -> None:
         if number <= self._begun:

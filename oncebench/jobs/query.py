@@ -18,7 +18,6 @@ Several queries may run in one process, each with its own sink_id and checkpoint
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -51,9 +50,9 @@ from oncebench.jobs.sinks import JobSink
 from oncebench.jobs.start import identity_of, kafka_must_answer, refuse_access, start_sink
 from oncebench.jobs.watch import Watch, watch_of
 from oncebench.sinks.registry import find_kind
+from oncebench.sinks.sink_ids import refuse_unfit_sink_id
 
 EachBatch = Callable[[DataFrame, int], None]
-_SINK_ID = re.compile(r"[A-Za-z0-9._-]+")
 # Stands for a quarantine in a job that rejects nothing. It never connects.
 _REJECTS_NOTHING = Quarantine("", "", {})
 # The started sinks of this process, by kind and sink_id, each with its checkpoint.
@@ -213,10 +212,7 @@ def _target(sink: JobSink, guarantee: str, variant: str | None, checkpoint: Plac
     support = choose(kind, guarantee, variant)
     if protocol_of(kind, support) is native:
         raise RefusedStart("native is Spark's own sink, without a mark of ours. Use rows.writeStream.format(...).")
-    if not _SINK_ID.fullmatch(sink.sink_id):
-        raise RefusedStart(
-            f"sink_id is {sink.sink_id!r}, and may have only letters, digits, `.`, `_` and `-`. Rename it."
-        )
+    refuse_unfit_sink_id(sink.sink_id)
     absolute = checkpoint.absolute() if isinstance(checkpoint, Path) else checkpoint
     return Target(kind, support, sink.sink_id, sink.output, absolute)
 

@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from oncebench.scenario.reproduce import RUN, Program
 from pipeline.config import PipelineConfig, write_config
 from pipeline.spark.sockets import sweep
 from pipeline.spark.temporary import sweep_temporary
 
 REFUSED = 2  # exit code of `python -m pipeline`
-COMMAND = ("oncebench", "run")
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,7 @@ class Engine:
             (`oncebench.observe.bytes_written`). If not, the report has no bytes of checkpoints.
         sweep: removes what a killed attempt leaves outside its run folder.
         settings: every setting that a cell does not have, for the report.
-        unused: the fields of a cell that have no effect on this engine.
-        program: the words that run a cell with this engine; the options of a cell follow.
+        program: the command line that runs a cell with this engine.
     """
 
     name: str
@@ -51,16 +50,16 @@ class Engine:
     keeps_checkpoint_files: bool = True
     sweep: Callable[[Path], None] = lambda _folder: None
     settings: Mapping[str, Any] = field(default_factory=dict)
-    unused: tuple[str, ...] = ()
-    program: tuple[str, ...] = COMMAND
+    program: Program = RUN
 
     def as_json(self) -> dict[str, Any]:
         """Returns the engine as a run folder and a report describe it."""
         return {
             "name": self.name,
             "settings": dict(self.settings),
-            "unused": list(self.unused),
-            "program": list(self.program),
+            "unused": list(self.program.unused),
+            "program": list(self.program.words),
+            "defaults": dict(self.program.defaults),
         }
 
 

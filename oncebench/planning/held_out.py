@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from oncebench.planning.model import Costs, duration_ms, fit, forecast, processor_ms
+from oncebench.planning.model import Costs, are_enough, duration_ms, fit, forecast, processor_ms
 from oncebench.planning.points import Point, Setting
 
 # The share by which a prediction may miss; beyond it, the table marks the figure.
@@ -41,14 +41,13 @@ class Error:
 
 
 def errors(points: Sequence[Point]) -> list[Error]:
-    """The errors of each setting, predicted without its own runs.
-
-    Raises:
-        UserError: the other runs are too few for a fit (exit code 2).
-    """
+    """The errors of each setting, predicted without its own runs. A setting is left out if the others have no fit."""
     found: list[Error] = []
     for setting in dict.fromkeys(point.setting for point in points):
-        costs = fit([point for point in points if point.setting != setting])
+        others = [point for point in points if point.setting != setting]
+        if not are_enough(others):
+            continue
+        costs = fit(others)
         for point in points:
             if point.setting == setting:
                 found += _of(costs, point)

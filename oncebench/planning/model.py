@@ -91,14 +91,13 @@ def fit(measured: Sequence[Point]) -> Costs:
         UserError: the runs are too few, or all alike (exit code 2).
     """
     settings = {point.setting for point in measured}
-    partitions = {setting.partitions for setting in settings}
-    waits = [point for point in measured if point.p50_ms is not None and point.p99_ms is not None]
-    if len(settings) < FEWEST_SETTINGS or len(partitions) < 2 or not waits:
+    if not are_enough(measured):
         raise UserError(
             f"a plan needs runs of at least {FEWEST_SETTINGS} different settings, with two numbers of partitions, and "
             f"one of them with a latency. Here are {len(settings)}. Give --measure, or more files with --from",
             exit_code=ExitCode.USAGE,
         )
+    waits = _with_latency(measured)
     tasks = [_at_once(point.setting) for point in measured]
     batch = _line(
         [(1.0, point.setting.partitions / w, point.events / w) for point, w in zip(measured, tasks, strict=True)],
@@ -112,6 +111,17 @@ def fit(measured: Sequence[Point]) -> Costs:
     p99 = median((point.p99_ms or 0) / (_interval(point) + point.batch_ms) for point in waits)
     in_order = tuple(sorted(settings, key=lambda each: each.text))
     return Costs(batch, cpu, p50, p99, in_order, measured[0].machine, measured[0].alone)
+
+
+def are_enough(measured: Sequence[Point]) -> bool:
+    """Whether these runs have a fit."""
+    settings = {point.setting for point in measured}
+    partitions = {setting.partitions for setting in settings}
+    return len(settings) >= FEWEST_SETTINGS and len(partitions) > 1 and bool(_with_latency(measured))
+
+
+def _with_latency(measured: Sequence[Point]) -> list[Point]:
+    return [point for point in measured if point.p50_ms is not None and point.p99_ms is not None]
 
 
 def forecast(costs: Costs, setting: Setting) -> Forecast | None:

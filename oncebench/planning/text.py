@@ -49,8 +49,12 @@ def command_text(plan: Plan, sink: str, guarantee: str, variant: str, timeout_s:
     return shlex.join(words)
 
 
-def errors_text(errors: Sequence[Error]) -> str:
-    """A table of the errors, and a sentence about the misses."""
+def errors_text(errors: Sequence[Error], costs: Costs) -> str:
+    """A table of the errors, and a sentence each about the misses and the settings without a prediction."""
+    held_out = {error.setting for error in errors}
+    needed = [setting.text for setting in costs.measured if setting not in held_out]
+    if not errors:
+        return f"No error of the plan: its {len(needed)} settings are the fewest for a fit. More runs would show one.\n"
     rows = [("setting, held out", "figure", "predicted", "measured", "error")]
     rows += [
         (
@@ -63,9 +67,9 @@ def errors_text(errors: Sequence[Error]) -> str:
         for error in errors
     ]
     misses = sum(error.missed for error in errors)
-    settings = len({error.setting for error in errors})
-    within = f"{len(errors) - misses} of {len(errors)} figures of {settings} settings are within {TOLERANCE:.0%}."
-    return f"{grid(rows, right_from=2)}\n{within} Each setting was predicted from the runs of the others.\n"
+    within = f"{len(errors) - misses} of {len(errors)} figures of {len(held_out)} settings are within {TOLERANCE:.0%}."
+    unknown = f"Not predicted, because the plan needs their runs: {'; '.join(needed)}.\n" if needed else ""
+    return f"{grid(rows, right_from=2)}\n{within} Each setting was predicted from the runs of the others.\n{unknown}"
 
 
 def _short(value: float) -> str:

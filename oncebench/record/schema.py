@@ -102,12 +102,13 @@ _Written = TypedDict("_Written", {"bytes": Count, "files": Count})
 
 
 class Engine(TypedDict):
-    """See `lab.engine.Engine`."""
+    """See `lab.engine.Engine`; `unused`, `program` and `defaults` are its `Program`."""
 
     name: str
     settings: dict[str, Any]
     unused: list[str]
     program: list[str]
+    defaults: NotRequired[dict[str, Any]]  # older runs: the options of `program` have them
 
 
 class Facts(TypedDict):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from oncebench.lab.engine import SPARK
 from oncebench.report.schema import Report
 from oncebench.scenario.order import order_of
 from oncebench.scenario.supports import expected_codes
@@ -56,6 +57,11 @@ def setting_of(report: Report) -> Setting:
 def variant_of(report: Report) -> Variant:
     """The guarantee and variant of a report, without its sink."""
     return configuration_of(report)[1:]
+
+
+def engine_name(report: Report) -> str:
+    """The name of the run's engine; older reports are of Spark."""
+    return str((report.get("environment", {}).get("engine") or {}).get("name", SPARK.name))
 
 
 def configurations_of(reports: Iterable[Report]) -> dict[Configuration, str]:

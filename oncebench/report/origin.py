@@ -5,9 +5,7 @@ Promise: pure functions of a record and of the facts that its run stored. No pat
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from oncebench.report.environment import environment
 from oncebench.report.faults import without_folder
 from oncebench.report.measures.generators import generator_section
 from oncebench.scenario.cell import Cell
+from oncebench.scenario.reproduce import Program, reproduce
 
 
 def origin(record: Record, cell: Cell, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,14 +51,6 @@ def _without_folder(topics: Mapping[str, str] | None, folder: Path) -> dict[str,
 
 def _reproduce(cell: Cell, facts: Mapping[str, Any]) -> str:
     """The command that runs the cell again, with the addresses of the user's servers."""
-    kafka = facts.get("kafka") or {}
-    theirs = [f"{variable}={shlex.quote(where)}" for variable, where in (facts.get("theirs") or {}).items()]
-    given = {"--bootstrap-servers": kafka["bootstrap_servers"]} if not kafka.get("own", True) else {}
-    given |= {"--kafka-conf": kafka["kafka_conf"]} if kafka.get("kafka_conf") else {}
-    options = [*given.items(), *(("--kafka-set", f"{name}={value}") for name, value in kafka.get("kafka", {}).items())]
-    servers = [f"{option} {shlex.quote(str(value))}" for option, value in options]
-    engine = _engine(facts)
-    default = Cell(cell.sink, cell.guarantee, cell.variant)
-    # The program of another engine has no option for a setting that it does not use.
-    used = replace(cell, **{name: getattr(default, name) for name in engine["unused"]})
-    return " ".join([*theirs, used.reproduce(engine["program"]), *servers])
+    kafka, engine = facts.get("kafka") or {}, _engine(facts)
+    program = Program(tuple(engine["program"]), tuple(engine["unused"]), engine.get("defaults", {}))
+    return reproduce(cell, program, None if kafka.get("own", True) else kafka, facts.get("theirs") or {})

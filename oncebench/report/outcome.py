@@ -40,6 +40,14 @@ def only_tried(report: Report) -> bool:
     return bool(report.get("probe")) and report["verdict"] != Verdict.BROKEN
 
 
+def broken_by(report: Report) -> list[str]:
+    """The anomalies of a run that its guarantee forbids, sorted.
+
+    Older reports do not list them separately, so those return all anomalies.
+    """
+    return sorted(report["broken_by"] if "broken_by" in report else report["anomalies"])
+
+
 def outcome_of(report: Report) -> str:
     """The outcome of a run."""
     verdict = report["verdict"]
@@ -89,8 +97,7 @@ def _untested(fault: Fault) -> list[str]:
 
 def _codes(report: Report, fault: Fault) -> set[str]:
     """The forbidden anomalies that a fault of a broken run explains."""
-    # Older reports do not list the forbidden anomalies separately.
-    forbidden = set(report["broken_by"] if "broken_by" in report else report["anomalies"])
+    forbidden = set(broken_by(report))
     own = {code for code in _charged(fault) if code in forbidden}
     uncharged = report.get("uncharged", {})  # in batches without a fault: any of the faults may be the cause
     charged = {code for code, name in CHARGED.items()

@@ -26,9 +26,10 @@ from oncebench.report.measures.metrics import (
     latency,
     why_no_speed,
 )
+from oncebench.report.outcome import is_healthy
 from oncebench.report.replication import replication_lines
 from oncebench.report.schema import Fault, RecoveryMarks, Report
-from oncebench.report.tables.notes import OUTAGE, includes_outage
+from oncebench.report.tables.notes import OUTAGE
 from oncebench.scenario.matrix.families import RANDOM_KILL
 from pipeline.config import RECORDS, SESSIONS, WINDOWS
 
@@ -199,7 +200,7 @@ def _latency(report: Report) -> list[str]:
     figures.append(f"max {_number(longest)}")
     began = _LATENCY_FROM.get(setting_of(report).workload, "end")
     lines = [f"  latency     {'  '.join(figures)} ms, n {n:,} ({began} to a committed reader)"]
-    if includes_outage(report):
+    if not is_healthy(report):
         lines.append(f"              {OUTAGE}; the same command without a fault measures the latency of the cell")
     return lines
 

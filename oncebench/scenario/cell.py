@@ -2,14 +2,15 @@
 
 A cell consists of sink, guarantee, variant, faults, load and settings.
 
-Promise: `reproduce` returns the one command that runs the same cell again.
+Promise: `reproduce` returns the one command that runs the same cell again. `oncebench.scenario.reproduce` adds servers.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from types import MappingProxyType
 from typing import Any, cast
 
 from loadgen.pacing import Rate, lasts_s, parse_shape
@@ -168,9 +169,16 @@ class Cell:
         skew = f", skew {self.skew:g}" if self.skew else ""
         return workload + skew + state + brokers + workers + store + generators + observers
 
-    def reproduce(self, program: Sequence[str] = ("oncebench", "run")) -> str:
-        """The command that runs this cell again; options at their defaults are left out."""
-        default = Cell(self.sink, self.guarantee, self.variant)
+    def reproduce(
+        self, program: Sequence[str] = ("oncebench", "run"), defaults: Mapping[str, Any] = MappingProxyType({})
+    ) -> str:
+        """The command that runs this cell again; options at their defaults are left out.
+
+        Args:
+            program: the words before the options.
+            defaults: the program's defaults that differ from those of a cell.
+        """
+        default = replace(Cell(self.sink, self.guarantee, self.variant), **defaults)
         words = [*program, "--sink", self.sink, "--guarantee", self.guarantee, "--variant", self.variant]
         for field in fields(self):
             value = getattr(self, field.name)

@@ -4,7 +4,8 @@ Promise: a sweep changes one field and, if needed, the number of sessions. The l
 sweep, and for at least a few triggers. A replayed file is sent whole at each value. There is no sweep over an in-memory
 state store: Spark's `transformWithState` requires RocksDB (`UNSUPPORTED_FEATURE.STORE_BACKEND_NOT_SUPPORTED_FOR_TWS`).
 
-Failure modes: at one of the values the load is too short for its shape (`UserError`).
+Failure modes: at one of the values the load is too short for its shape, or a sweep of the rate has a flat-out load
+(`UserError`).
 """
 
 from __future__ import annotations
@@ -65,8 +66,14 @@ SWEEPS: Mapping[str, Sweep] = {
 
 def _keep_duration(before: Cell, cell: Cell) -> Cell:
     """The cell with enough sessions to last as long as `before`, and a few triggers. A file is sent whole."""
-    if cell.records or isinstance(before.rate, str) or isinstance(cell.rate, str):
+    if cell.records or isinstance(cell.rate, str):
         return cell
+    if isinstance(before.rate, str):
+        raise UserError(
+            f"{before.title}: its load is flat out and has no duration that a sweep of the rate can keep. Give a "
+            "number as --rate too, or another profile",
+            exit_code=ExitCode.USAGE,
+        )
     lasts_s = max(before.load_s, FEWEST_TRIGGERS * cell.trigger_ms / 1000)
     longer = replace(cell, sessions=sessions_for(cell.shape, cell.rate, lasts_s))
     try:

@@ -81,3 +81,18 @@ def ours(theirs: KafkaAccess | None) -> frozenset[str]:
     """
     kafka = set() if theirs else {"kafka"}
     return frozenset(kafka | {name for name, each in services().items() if not os.environ.get(each.variable)})
+
+
+def named_servers() -> dict[str, str]:
+    """Returns the addresses in the environment, by service; without an open service they are the user's own servers."""
+    return {name: where for name, each in services().items() if (where := os.environ.get(each.variable))}
+
+
+def without_secrets(addresses: Mapping[str, str], sink: str) -> dict[str, str]:
+    """Returns the addresses that a sink uses without their secrets, by the variable that names each server.
+
+    Args:
+        addresses: by service.
+    """
+    used = [services()[name] for name in suite_sinks()[sink].traits.services if name in addresses]
+    return {each.variable: each.without_secrets(addresses[each.name]) for each in used}

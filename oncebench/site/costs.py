@@ -1,7 +1,7 @@
 """The cost of each guarantee as data: medians, and ratios to at-least-once into one sink.
 
 Promise: the figures come from healthy runs. They are those of `report.comparisons.paired`: rounds of runs that took
-turns, medians with 95 % bootstrap intervals. Too few rounds give no interval, and then no difference is reported. A
+turns, medians with 95 % intervals. Too few rounds give no interval, and then no difference is reported. A
 single round has neither ratio nor difference. Two sinks, or two settings of one sink, are never compared. Each sink's
 full comparison comes first, then its sweeps in the order of their values.
 """
@@ -18,10 +18,10 @@ from oncebench.report.comparisons.paired import (
     Difference,
     Rounds,
     Setting,
-    bootstrap,
     difference,
     differing,
     fields_text,
+    median_interval,
     ratio,
     settings,
     with_unit,
@@ -54,9 +54,9 @@ def configurations_in(rounds: Rounds) -> list[tuple[str, str]]:
     return sorted({each for here in rounds.values() for each in here}, key=lambda each: order_of(*each))
 
 
-def label(setting: Setting) -> str:
-    """A setting's load, and every option that differs from its default."""
-    return ", ".join(_labelled(setting).values()) or "settings not recorded"
+def label(setting: Setting, without: str = "") -> str:
+    """A setting's load, and every option but `without` that differs from its default."""
+    return ", ".join(text for name, text in _labelled(setting).items() if name != without) or "settings not recorded"
 
 
 def labels(found: Iterable[Setting]) -> dict[Setting, str]:
@@ -131,7 +131,14 @@ def as_json(reports: Sequence[Report], configurations: Sequence[Configuration]) 
     return {
         "baseline": list(BASELINE),
         "metrics": [
-            {"name": each.name, "heading": each.heading, "about": each.about, "digits": each.digits} for each in columns
+            {
+                "name": each.name,
+                "heading": each.heading,
+                "about": each.about,
+                "means": each.means,
+                "digits": each.digits,
+            }
+            for each in columns
         ],
         "groups": [name.replace("_", " ") for name in ORDER if name in groups.values()],
         "other": OTHER,
@@ -164,7 +171,7 @@ def absolute(rounds: Rounds, metric: Metric, configuration: tuple[str, str]) -> 
         for here in rounds.values()
         if configuration in here and (value := figure(here[configuration], metric)) is not None
     ]
-    return bootstrap(values) if values else None
+    return median_interval(values) if values else None
 
 
 def compared_to_baseline(

@@ -14,7 +14,7 @@ from typing import Any
 from oncebench.report.comparisons.paired import Difference, Setting
 from oncebench.report.configuration import configuration_of, configurations_of
 from oncebench.report.measures.metrics import METRICS, figure
-from oncebench.report.outcome import outcome_of
+from oncebench.report.outcome import broken_by, outcome_of
 from oncebench.report.schema import Report
 from oncebench.report.titles import title
 from oncebench.site.costs import absolute, compared_to_baseline, configurations_in, labels, settings_of
@@ -86,9 +86,8 @@ def _costs(reports: Sequence[Report]) -> Iterator[Sequence[Any]]:
 
 def _run(each: Stored, setting: str) -> tuple[Any, ...]:
     report = each.report
-    codes = report["broken_by"] if "broken_by" in report else report["anomalies"]
     return (each.file, each.line, report.get("run"), *configuration_of(report), title(report) or "none",
-            setting, outcome_of(report), " ".join(sorted(codes)), report["seed"],
+            setting, outcome_of(report), " ".join(broken_by(report)), report["seed"],
             *(figure(report, metric) for metric in METRICS))  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from oncebench.report.comparisons.sweep_selection import setting_text
 from oncebench.report.configuration import configuration_of, configurations_of
 from oncebench.report.measures.generators import processes_text
 from oncebench.report.measures.metrics import BY_NAME, field, figure
-from oncebench.report.outcome import ORDER, is_healthy, outcome_of
+from oncebench.report.outcome import ORDER, broken_by, is_healthy, outcome_of
 from oncebench.report.schema import Report
 from oncebench.report.titles import title
 from oncebench.site import about, costs, curves, engines
@@ -27,7 +27,7 @@ from oncebench.site.pack import Texts, columns, numbers, short
 from oncebench.site.stored import Stored
 
 # Version of the data. It grows when the page's scripts could misread older data.
-FORM = 5
+FORM = 6
 # Metrics in the list of all runs.
 _OF_RUNS = ("p50_ms", "p99_ms", "cpu_s", "recovery_s")
 _PER_S = field("throughput", "events_per_s")
@@ -96,12 +96,11 @@ def _runs(stored: Sequence[Stored], configurations: Sequence[Any], texts: Texts)
     for each in stored:
         report = each.report
         has_speed = figure(report, BY_NAME["s_per_million"]) is not None
-        codes = report["broken_by"] if "broken_by" in report else report["anomalies"]
         reasons = [*report["reasons"], *(["the run was interrupted"] if report.get("interrupted") else [])]
         rows.append((
             report.get("run", "-"), configurations.index(configuration_of(report)),
             texts.add(_test(report, differing_fields)),
-            ORDER.index(outcome_of(report)), texts.add(" ".join(sorted(codes))), texts.add("; ".join(reasons)),
+            ORDER.index(outcome_of(report)), texts.add(" ".join(broken_by(report))), texts.add("; ".join(reasons)),
             report["seed"], report["rows"]["lost"], report["rows"]["duplicated"],
             short(_PER_S(report)) if has_speed else None,
             *(short(figure(report, BY_NAME[name])) for name in _OF_RUNS),

@@ -50,8 +50,9 @@ def _filled(text: str, parts: Mapping[str, str]) -> str:
 
 
 def _flat(name: str) -> str:
-    """A style or script without indentation, a tenth of its bytes. No string of the sources spans lines."""
-    return "".join(f"{line.strip()}\n" for line in _source(name).splitlines())
+    """A style or script without indentation and lines of comments. No string of the sources spans lines."""
+    lines = (line.strip() for line in _source(name).splitlines())
+    return "".join(f"{line}\n" for line in lines if not line.startswith("//"))
 
 
 def _source(name: str) -> str:

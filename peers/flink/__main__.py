@@ -5,7 +5,7 @@ from __future__ import annotations
 from oncebench.program import run_program
 from oncebench.scenario.cell import Cell
 from peers.command import Peer, command
-from peers.flink.engine import flink
+from peers.flink.engine import PROGRAM, flink
 from peers.flink.settings import GUARANTEES, VARIANTS
 
 FLINK = Peer(
@@ -16,6 +16,7 @@ FLINK = Peer(
     variants=VARIANTS,
     default_variant="flink-hashmap-1000ms",
     transaction_timeout_ms=Cell.transaction_timeout_ms,
+    program=PROGRAM,
 )
 main = command(FLINK)
 

@@ -9,12 +9,13 @@ from typing import Any
 from oncebench.downloads.java import Java
 from oncebench.lab.engine import Engine
 from oncebench.scenario.cell import Cell
+from oncebench.scenario.reproduce import Program
 from oncebench.sinks.kafka.names import transactional_ids
 from peers.flink.settings import JOB, VARIANTS, described
 from peers.java_job import UNUSED, shared_settings, start
 from pipeline.config import PipelineConfig
 
-PROGRAM = ("python", "-m", "peers.flink")
+PROGRAM = Program(("python", "-m", "peers.flink"), UNUSED)
 
 
 def flink(cell: Cell, java: Java) -> Engine:
@@ -27,7 +28,6 @@ def flink(cell: Cell, java: Java) -> Engine:
         component=lambda _name, _leader: "flink_jvm",
         keeps_checkpoint_files=False,  # Flink deletes a checkpoint as soon as the next one has completed
         settings=settings,
-        unused=UNUSED,
         program=PROGRAM,
     )
 

@@ -20,7 +20,7 @@ from oncebench.report.report import numbered
 from oncebench.report.results import default_work_dir, stamp
 from oncebench.report.schema import Report
 from oncebench.report.tables.engines import SERIES, by_place, is_of_series, is_of_spark, lines, markdown
-from peers.headline.plan import ROWS, Row, cells, engine_of
+from peers.headline.plan import ROWS, Row, cells, engine_of, program_of
 
 MOST_ROUNDS = 100
 
@@ -62,7 +62,7 @@ def main(only: str, rounds: int, seed: int, files: tuple[Path, ...], work_dir: P
     planned = list(cells(rows, rounds, seed))
     results = new_results(f"{SERIES}{stamp()}")
     click.echo(f"{len(planned)} runs, at least {at_least_s(planned) / 60:.0f} min\nreports {results.runs}", err=True)
-    failed = FailedRuns()
+    failed = FailedRuns(program_of=program_of)
     reports: list[Report] = []
     workspace = Workspace(work_dir or default_work_dir("headline"), keep=keep, engine=engine_of)
     try:

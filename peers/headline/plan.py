@@ -20,6 +20,7 @@ from oncebench.lab.lab import Lab
 from oncebench.report.schema import Report
 from oncebench.report.tables.engines import FLAT_OUT, KILLED, OURS, SHIPPED, STEADY
 from oncebench.scenario.cell import Cell
+from oncebench.scenario.reproduce import RUN, Program
 from peers.command import Peer
 from peers.flink.__main__ import FLINK
 from peers.kafka_streams.__main__ import KAFKA_STREAMS
@@ -94,5 +95,15 @@ def cells(rows: Sequence[Row], rounds: int, seed: int) -> Iterator[Cell]:
 
 def engine_of(cell: Cell, lab: Lab) -> Engine:
     """Returns the engine that runs the cell."""
-    row = next(row for row in ROWS if (row.guarantee, row.variant) == (cell.guarantee, cell.variant))
-    return SPARK if row.peer is None else row.peer.engine(cell, lab.java)
+    peer = _peer_of(cell)
+    return SPARK if peer is None else peer.engine(cell, lab.java)
+
+
+def program_of(cell: Cell) -> Program:
+    """Returns the command line that runs the cell alone."""
+    peer = _peer_of(cell)
+    return RUN if peer is None else peer.program
+
+
+def _peer_of(cell: Cell) -> Peer | None:
+    return next(row.peer for row in ROWS if (row.guarantee, row.variant) == (cell.guarantee, cell.variant))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oncebench.program import run_program
 from peers.command import Peer, command
-from peers.kafka_streams.engine import kafka_streams
+from peers.kafka_streams.engine import PROGRAM, kafka_streams
 from peers.kafka_streams.settings import GUARANTEES, TRANSACTION_TIMEOUT_MS, VARIANTS, check
 
 KAFKA_STREAMS = Peer(
@@ -15,6 +15,7 @@ KAFKA_STREAMS = Peer(
     variants=VARIANTS,
     default_variant="streams-rocksdb-100ms",
     transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+    program=PROGRAM,
     check=check,
 )
 main = command(KAFKA_STREAMS)

@@ -9,12 +9,13 @@ from typing import Any
 from oncebench.downloads.java import Java
 from oncebench.lab.engine import Engine
 from oncebench.scenario.cell import Cell
+from oncebench.scenario.reproduce import Program
 from oncebench.sinks.kafka.names import transactional_ids
 from peers.java_job import UNUSED, shared_settings, start
 from peers.kafka_streams.settings import JOB, TRANSACTION_TIMEOUT_MS, VARIANTS, described
 from pipeline.config import PipelineConfig
 
-PROGRAM = ("python", "-m", "peers.kafka_streams")
+PROGRAM = Program(("python", "-m", "peers.kafka_streams"), UNUSED, {"transaction_timeout_ms": TRANSACTION_TIMEOUT_MS})
 
 
 def kafka_streams(cell: Cell, java: Java) -> Engine:
@@ -27,16 +28,8 @@ def kafka_streams(cell: Cell, java: Java) -> Engine:
         component=lambda _name, _leader: "streams_jvm",
         keeps_checkpoint_files=False,  # its checkpoint is the changelog topic; RocksDB's files come and go
         settings=settings,
-        unused=UNUSED,
-        program=program(cell),
+        program=PROGRAM,
     )
-
-
-def program(cell: Cell) -> tuple[str, ...]:
-    """Returns the words that run a cell, with an option that the default of a cell would leave out."""
-    if cell.transaction_timeout_ms == Cell.transaction_timeout_ms != TRANSACTION_TIMEOUT_MS:
-        return (*PROGRAM, "--transaction-timeout", str(cell.transaction_timeout_ms))
-    return PROGRAM
 
 
 def job_settings(settings: dict[str, Any], config: PipelineConfig) -> dict[str, Any]:

@@ -281,7 +281,8 @@ def test_of_two_copies_that_start_at_once_one_writes(make: Make, case: tuple[str
         driver.sink.close()
     assert output.visible() == Counter(flat(batch(0), batch(1)))
     assert len(stopped) == 1
-    assert "AnotherDriver" in f"{type(stopped[0]).__name__}: {stopped[0]}"
+    said = f"{type(stopped[0]).__name__}: {stopped[0]}"
+    assert "AnotherDriver" in said or "OlderDriver: batch 1: another driver has written" in said  # Delta shows no names
 
 
 @one_driver

@@ -85,7 +85,7 @@ from oncebench.report.results import LOCAL, Results, stamp
     default="",
     metavar="MODULE:FUNCTION",
     help="Also compare the time and CPU of the sink with those of this function: a plain at-least-once function that "
-    "writes where --reader reads. Both run five times without faults, which takes about eight minutes more.",
+    "writes where --reader reads. Both run six times without faults, which takes about ten minutes more.",
 )
 @click.option(
     "--seed",

@@ -9,7 +9,6 @@ import click
 from oncebench.commands.shared.options import existing_path
 from oncebench.errors import ExitCode, UserError
 from oncebench.report.comparisons import comparison, repeatability
-from oncebench.report.comparisons.paired import FEWEST_ROUNDS
 from oncebench.report.report import read_reports
 from oncebench.report.results import LOCAL, PUBLISHED
 from oncebench.report.schema import Report
@@ -37,7 +36,7 @@ _UNDO = (
     "--against",
     type=click.Path(path_type=Path),
     metavar="REPORTS",
-    help="Instead: print whether this second series of the same cells repeats each ratio of STORED, and the noise "
+    help="Instead: print whether STORED repeats each ratio of this first series of the same cells, and the noise "
     "floor.",
 )
 def table(stored: tuple[Path, ...], as_csv: bool, published: bool, against: Path | None) -> None:
@@ -82,11 +81,11 @@ def _compared(reports: list[Report], others: list[Report]) -> str:
     if not found:
         raise UserError(
             "nothing to compare. Both series need a common healthy cell other than at-least-once, on the same machine, "
-            f"with {FEWEST_ROUNDS} rounds in each",
+            f"with {repeatability.FEWEST_ROUNDS} rounds in each",
             exit_code=ExitCode.USAGE,
         )
     floor = repeatability.noise_markdown(reports)
-    heading = "noise floor: each round of a cell as a ratio to the round before, interval of the median (bootstrap):"
+    heading = "noise floor: each round of a cell as a ratio to the round before, interval of the median:"
     return repeatability.repeated_markdown(found) + (f"\n{heading}\n\n{floor}" if floor else "")
 
 

@@ -2,9 +2,9 @@
 
 Promise: pure functions of reports. A run is compared only with runs of its own round: same sink, load, settings and
 seed. A machine that becomes slower or faster meanwhile therefore changes both runs. Rounds of several series are never
-mixed. The interval is the percentile bootstrap (95 %) over the rounds' differences. It is wide with few rounds. An
-interval that crosses zero shows no difference. Fewer than FEWEST_ROUNDS rounds have no interval and show nothing. A
-single round has neither a difference nor a ratio.
+mixed. The interval (95 %) reaches from one of the rounds' differences to another, and its level is exact. It is wide
+with few rounds. An interval that crosses zero shows no difference. Fewer than FEWEST_ROUNDS rounds have no interval and
+show nothing. A single round has neither a difference nor a ratio.
 What can go wrong: a run without a meaningful speed (`metrics.why_no_speed`) is left out, together with its round. So is
 a pair of runs whose loads differ.
 """
@@ -16,21 +16,21 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from statistics import median
 from typing import Any
 
-import numpy as np
-import scipy  # its stats load at the first use: 0.4 s that most commands do not need
-
-from oncebench.report.configuration import Variant, variant_of
+from oncebench.lab.engine import SPARK
+from oncebench.report.configuration import Variant, engine_name, variant_of
 from oncebench.report.measures.metrics import BY_NAME, Metric, field, figure, flat_out
+from oncebench.report.outcome import is_healthy
 from oncebench.report.schema import Report
 from oncebench.scenario.cell import Cell
 
-# Enough for two digits of a percentile. Drawn from a fixed seed, so that the same reports give the same text.
-RESAMPLES = 10_000
-# A percentile bootstrap of a median reaches from the smallest value to the largest, or little less. Without a real
-# difference it still excludes zero by chance: in 50 % of two rounds, 25 % of three, 12 % of four and 6 % of five.
-FEWEST_ROUNDS = 5
+# An interval misses the true median in one of this many samples at most: it is a 95 % interval.
+MISSES = 20
+# Of six rounds, the interval from the smallest to the largest contains the true median in 96.9 % of cases; of five it
+# would in 93.75 %.
+FEWEST_ROUNDS = 6
 # Fewer rounds have no difference and no ratio. 38 to 58 % of the single rounds into Kafka in results/ have a ratio
 # outside 0.9 to 1.1, by metric, although their medians are about 1.0.
 FEWEST_COMPARED = 2
@@ -39,14 +39,14 @@ SINGLE_ROUNDS = "single rounds of equal cells often differ by more than 10 %"
 # benchmark). The plan is the same for both, so a larger difference would be another load.
 SAME_LOAD = 0.02
 BASELINE: Variant = ("at-least-once", "acknowledged")
-# What a field had that an older report lacks.
+# What a field had that an older report of Spark lacks.
 _DEFAULTS: Mapping[str, Any] = Cell("", "", "").as_json()
 # Fields of a run's configuration in which the two runs of a pair differ.
 _OWN = ("guarantee", "variant", "seed")
 # The schemas of reports since which batches, checkpoint and prices follow the present rules. Schema 4 changed them only
 # for a flat-out load.
 _SAME_RULES_SINCE, _SAME_RULES_FLAT_OUT = 3, 4
-SCHEMA, MACHINE = "schema", "machine"
+SCHEMA, MACHINE, ENGINE = "schema", "machine", "engine"
 _LOCAL_PORT = re.compile(r"\b(localhost|127(?:\.\d+){3}):\d+")
 # This field follows from the rate and from the swept field.
 _FOLLOWING = frozenset({"sessions"})
@@ -82,7 +82,8 @@ class Difference:
 class Setting:
     """The common part of the runs of a comparison.
 
-    It consists of the sink, the machine, the user's servers, and the configuration without guarantee, variant and seed.
+    It consists of the sink, the engine, the machine, the user's servers, and the configuration without guarantee,
+    variant and seed.
     """
 
     sink: str
@@ -93,12 +94,17 @@ class Setting:
         """The setting of a report.
 
         Older reports have no configuration, so only their sink distinguishes them. A field that a report lacks is
-        newer than the report: its run had the default. Figures that were measured by another rule belong to another
+        newer than the report: its run had the default. Another engine than Spark has only the fields that its
+        report has, because it does not use the others. Figures that were measured by another rule belong to another
         setting.
         """
+        engine = engine_name(report)
         config: dict[str, Any] = dict(report.get("config", {}))
         if config:
-            config = {name: value for name, value in {**_DEFAULTS, **config}.items() if name not in _OWN}
+            defaults = _DEFAULTS if engine == SPARK.name else {}
+            config = {name: value for name, value in {**defaults, **config}.items() if name not in _OWN}
+        if engine != SPARK.name:
+            config[ENGINE] = engine
         if report.get("schema", 1) < (_SAME_RULES_FLAT_OUT if flat_out(report) else _SAME_RULES_SINCE):
             config[SCHEMA] = report.get("schema", 1)
         if (machine := machine_of(report)) is not None:
@@ -139,60 +145,78 @@ def servers_of(report: Report) -> dict[str, str]:
     return found | ({"servers": f"of the user: {theirs}"} if theirs else {})
 
 
-# (series, how many runs of this variant in the series had the seed before, seed). Reports without a series are
-# distinguished by the second part: it counts how often a variant came with the same seed.
+# (series, number, seed). The number counts how often the variant came before with the same seed in the series. Without
+# a series it is a number of the report's own, because only the runs of a series take turns.
 Round = tuple[str, int, int]
 Rounds = Mapping[Round, Mapping[Variant, Report]]
 
 
-def bootstrap(values: Sequence[float]) -> Difference:
-    """Median and percentile interval of a sample.
+def median_interval(values: Sequence[float]) -> Difference:
+    """The median of a sample, and the interval between two of its values that contains the true median.
+
+    Of all pairs of an i-th smallest and an i-th largest value, the narrowest that does so in 95 % of samples or more,
+    whatever the distribution. Samples that are too small for any such pair get their smallest and largest value.
 
     Raises:
         ValueError: there are no values.
     """
     if not values:
         raise ValueError("no rounds to compare")
-    return _bootstrap(tuple(values))
+    ordered = sorted(values)  # the order of the rounds must not matter
+    outside = _left_out(len(values))
+    return Difference(float(median(ordered)), float(ordered[outside]), float(ordered[-1 - outside]), tuple(values))
 
 
-@cache  # tables, lists and the page ask for the same samples
-def _bootstrap(values: tuple[float, ...]) -> Difference:
-    sample = np.sort(values)  # the order of the rounds must not matter
-    if len(sample) == 1:
-        return Difference(values[0], values[0], values[0], values)
-    found = scipy.stats.bootstrap(
-        (sample,), np.median, n_resamples=RESAMPLES, method="percentile", rng=np.random.default_rng(0)
-    ).confidence_interval
-    return Difference(float(np.median(sample)), float(found.low), float(found.high), values)
+@cache  # tables, lists and the page ask for the same numbers of rounds
+def _left_out(rounds: int) -> int:
+    """How many values the interval leaves out at each end.
+
+    Each value is above or below the true median with equal chance, so all 2**rounds ways to fall are equally likely. An
+    interval that leaves out `left_out` values at an end misses the median there if no more values are beyond it.
+    """
+    left_out, ways = 0, rounds
+    missing = 1 + ways  # ways with at most left_out + 1 values beyond the median
+    while 2 * missing * MISSES <= 2**rounds:
+        left_out += 1
+        ways = ways * (rounds - left_out) // (left_out + 1)
+        missing += ways
+    return left_out
 
 
 def settings(reports: Iterable[Report], faulted: bool = False) -> dict[Setting, Rounds]:
     """Healthy runs (or runs with faults) by setting, round and variant.
 
-    Each round has a seed of its own in its series. Probes are left out, because their rate may be too high.
+    Each round has a seed of its own in its series. A report without a series is a round by itself. Probes are left out,
+    because their rate may be too high.
     """
     found: dict[Setting, dict[Round, dict[Variant, Report]]] = {}
     for report in reports:
-        cell = report["cell"]
-        if bool(cell["faults"] or cell["random_kills"]) == faulted and not report.get("probe"):
+        if is_healthy(report) != faulted and not report.get("probe"):
             variant, rounds = variant_of(report), found.setdefault(Setting.of(report), {})
             series, seed = report.get("series") or "", report["seed"]
-            before = sum((of, its) == (series, seed) and variant in runs for (of, _, its), runs in rounds.items())
-            rounds.setdefault((series, before, seed), {})[variant] = report
+            again = sum((of, its) == (series, seed) and variant in runs for (of, _, its), runs in rounds.items())
+            rounds.setdefault((series, again if series else len(rounds), seed), {})[variant] = report
     return {setting: dict(sorted(rounds.items())) for setting, rounds in found.items()}
 
 
 def differing(found: Iterable[Setting]) -> list[str]:
-    """The fields in which settings of the same sink differ."""
+    """The fields in which settings of the same sink differ.
+
+    A field of the load that only one of two engines uses is no difference between them.
+    """
     configs: dict[str, list[Mapping[str, Any]]] = {}
     for setting in found:
         configs.setdefault(setting.sink, []).append(setting.config)
     names = {
         name for of_sink in configs.values() for config in of_sink for name in config
-        if any(other.get(name) != config[name] for other in of_sink)
+        if any(_differ(name, config, other) for other in of_sink)
     }  # fmt: skip
     return sorted(names - _FOLLOWING or names)  # where nothing else differs, the field follows from nothing
+
+
+def _differ(name: str, config: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    unused = name in _DEFAULTS and name not in other and config.get(ENGINE) != other.get(ENGINE)
+    return not unused and bool(other.get(name) != config[name])
 
 
 def fields_text(setting: Setting, names: Iterable[str]) -> str:
@@ -212,6 +236,8 @@ def with_unit(name: str, value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is None:
+        return f"no {label.replace('_', ' ')}"
     return f"{label.replace('_', ' ')} {f'{value:,}' if number else value}{unit}"
 
 
@@ -234,7 +260,7 @@ def _same_load(one: Report, other: Report) -> bool:
 def difference(rounds: Rounds, metric: Metric, variant: Variant, baseline: Variant = BASELINE) -> Difference | None:
     """Returns `variant` minus `baseline`, in the metric's unit; None if fewer than FEWEST_COMPARED rounds have both."""
     values = [mine - other for mine, other in pairs(rounds, metric, variant, baseline)]
-    return bootstrap(values) if len(values) >= FEWEST_COMPARED else None
+    return median_interval(values) if len(values) >= FEWEST_COMPARED else None
 
 
 def ratio(rounds: Rounds, metric: Metric, variant: Variant, baseline: Variant = BASELINE) -> Difference | None:
@@ -245,7 +271,7 @@ def ratio(rounds: Rounds, metric: Metric, variant: Variant, baseline: Variant = 
     """
     found = list(pairs(rounds, metric, variant, baseline))
     comparable = len(found) >= FEWEST_COMPARED and all(mine > 0 and other > 0 for mine, other in found)
-    return bootstrap([mine / other for mine, other in found]) if comparable else None
+    return median_interval([mine / other for mine, other in found]) if comparable else None
 
 
 def variants_in(rounds: Rounds) -> set[Variant]:

@@ -44,7 +44,7 @@ def table(reports: Iterable[Report]) -> list[tuple[str, ...]]:
         lines.append((
             *configuration,
             str(kills.total()),
-            *(str(kills[point] or "-") for point in (START, *POINTS)),
+            *(str(kills[point]) for point in (START, *POINTS)),
             str(sum(report["rows"]["lost"] for report in runs)),
             str(sum(report["rows"]["duplicated"] for report in runs)),
             ", ".join(f"{n} {verdict}" for verdict, n in verdicts.items()),

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oncebench.report.comparisons.paired import Rounds, Setting, fields_text
+from oncebench.report.comparisons.paired import ENGINE, Rounds, Setting, fields_text
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.profiles import PROFILES
 from oncebench.scenario.sweeps import SWEEPS
@@ -50,10 +50,14 @@ class SweptSettings:
 def is_full(setting: Setting) -> bool:
     """Whether a setting is the full comparison.
 
-    Fields that an older report lacks count as the default.
+    Fields that an older report lacks count as the default. Another engine than Spark has no full comparison.
     """
     config = setting.config
-    return "rate" in config and all(config.get(name, value) == value for name, value in _EXPECTED.items())
+    return (
+        "rate" in config
+        and ENGINE not in config
+        and all(config.get(name, value) == value for name, value in _EXPECTED.items())
+    )
 
 
 def sweeps(found: Mapping[Setting, Rounds]) -> list[SweptSettings]:

@@ -36,6 +36,7 @@ class Metric:
         name: in files and on the command line.
         heading: in tables, with the unit.
         about: one of the six kinds above.
+        means: the heading in words, as the end of a sentence.
         of: reads the figure from a report; None: the report has no such figure.
         digits: number of decimals.
     """
@@ -43,6 +44,7 @@ class Metric:
     name: str
     heading: str
     about: str
+    means: str
     of: Getter
     digits: int = 0
 
@@ -173,29 +175,46 @@ def _broken(report: Report) -> float:
 
 
 METRICS = (
-    Metric("broken", "broken promises", PROMISE, _broken),
-    Metric("lost", "lost", PROMISE, field("rows", "lost")),
-    Metric("duplicated", "duplicated", PROMISE, field("rows", "duplicated")),
-    Metric("s_per_million", "s/M events", SPEED, _seconds_per_million),
-    Metric("p50_ms", "p50 ms", LATENCY, latency("p50")),
-    Metric("p99_ms", "p99 ms", LATENCY, latency("p99")),
-    Metric("p999_ms", "p99.9 ms", LATENCY, latency("p999")),
-    Metric("gap_ms", "visibility gap ms", LATENCY, field("visibility_gap_ms", "p50")),
-    Metric("batch_ms", "batch ms", SPEED, field("batches", "trigger_ms")),
-    Metric("prepare_ms", "prepare ms", SPEED, field("sink_ms", "prepare"), 1),
-    Metric("decide_ms", "decide ms", SPEED, field("sink_ms", "decide"), 1),
-    Metric("commit_ms", "commit ms", SPEED, field("sink_ms", "commit"), 1),
-    Metric("checkpoint_percent", "checkpoint %", CHECKPOINT, field("checkpoint", "share_of_batch", scale=100), 1),
-    Metric("checkpoint_mb", "checkpoint MB/M", CHECKPOINT,
+    Metric("broken", "broken promises", PROMISE, "runs that broke their promise",
+           _broken),
+    Metric("lost", "lost", PROMISE, "expected rows that no committed reader can see",
+           field("rows", "lost")),
+    Metric("duplicated", "duplicated", PROMISE, "copies of rows beyond the first",
+           field("rows", "duplicated")),
+    Metric("s_per_million", "s/M events", SPEED, "seconds per million input events under a flat-out load",
+           _seconds_per_million),
+    Metric("p50_ms", "p50 ms", LATENCY, "the latency that half of the rows do not exceed",
+           latency("p50")),
+    Metric("p99_ms", "p99 ms", LATENCY, "the latency that 99 of 100 rows do not exceed",
+           latency("p99")),
+    Metric("p999_ms", "p99.9 ms", LATENCY, "the latency that 999 of 1,000 rows do not exceed",
+           latency("p999")),
+    Metric("gap_ms", "visibility gap ms", LATENCY, "the median time from the write of a row until a reader gets it",
+           field("visibility_gap_ms", "p50")),
+    Metric("batch_ms", "batch ms", SPEED, "the median time of a batch",
+           field("batches", "trigger_ms")),
+    Metric("prepare_ms", "prepare ms", SPEED, "until the rows of a batch are safe, in its slowest task",
+           field("sink_ms", "prepare"), 1),
+    Metric("decide_ms", "decide ms", SPEED, "writing the sink's decision to commit a batch",
+           field("sink_ms", "decide"), 1),
+    Metric("commit_ms", "commit ms", SPEED, "making the rows of a batch visible",
+           field("sink_ms", "commit"), 1),
+    Metric("checkpoint_percent", "checkpoint %", CHECKPOINT, "the checkpoint's share of the time of a batch",
+           field("checkpoint", "share_of_batch", scale=100), 1),
+    Metric("checkpoint_mb", "checkpoint MB/M", CHECKPOINT, "megabytes of the checkpoint per million input events",
            _per_million(field("checkpoint", "per_million_events", "bytes", scale=1e-6)), 1),
-    Metric("checkpoint_kb_batch", "checkpoint kB/batch", CHECKPOINT,
+    Metric("checkpoint_kb_batch", "checkpoint kB/batch", CHECKPOINT, "kilobytes of the checkpoint per batch",
            field("checkpoint", "per_batch", "bytes", scale=1e-3), 1),
-    Metric("checkpoint_files_batch", "checkpoint files/batch", CHECKPOINT,
+    Metric("checkpoint_files_batch", "checkpoint files/batch", CHECKPOINT, "files of the checkpoint per batch",
            field("checkpoint", "per_batch", "files"), 1),
-    Metric("cpu_s", "CPU s/M", PRICE, _per_million(field("cpu_s_per_million_events"))),
-    Metric("written_mb", "written MB/M", PRICE, _per_million(field("price", "written_bytes", scale=1e-6))),
-    Metric("memory_mb", "peak memory MB", PRICE, _peak_memory),
-    Metric("recovery_s", "recovery s", RECOVERY, _recovery_s, 1),
+    Metric("cpu_s", "CPU s/M", PRICE, "processor seconds of pipeline and servers per million input events",
+           _per_million(field("cpu_s_per_million_events"))),
+    Metric("written_mb", "written MB/M", PRICE, "megabytes that pipeline and servers wrote per million input events",
+           _per_million(field("price", "written_bytes", scale=1e-6))),
+    Metric("memory_mb", "peak memory MB", PRICE, "the largest memory of each component, added up",
+           _peak_memory),
+    Metric("recovery_s", "recovery s", RECOVERY, "seconds from a fault to the first new row that a reader saw",
+           _recovery_s, 1),
 )  # fmt: skip
 BY_NAME = {metric.name: metric for metric in METRICS}
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from oncebench.audit.python.latency import Distribution
 from oncebench.delivery.contract import AT_LEAST_ONCE
-from oncebench.report.comparisons.paired import Difference, bootstrap
+from oncebench.report.comparisons.paired import Difference, median_interval
 from oncebench.report.configuration import place_of
 from oncebench.report.tables.grid import grid
 
@@ -38,12 +38,12 @@ def by_arm(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, float]]:
 
 def extra_ms(times: Mapping[str, Mapping[int, float]], arm: str, baseline: str) -> Difference:
     """The time of a batch of `arm` minus that of a batch of `baseline` in the same round."""
-    return bootstrap([times[arm][at] - times[baseline][at] for at in times[arm] if at in times[baseline]])
+    return median_interval([times[arm][at] - times[baseline][at] for at in times[arm] if at in times[baseline]])
 
 
 def rate_ratio(times: Mapping[str, Mapping[int, float]], arm: str, baseline: str) -> Difference:
     """Rows per second of `arm` divided by those of `baseline` in the same round."""
-    return bootstrap([times[baseline][at] / times[arm][at] for at in times[arm] if at in times[baseline]])
+    return median_interval([times[baseline][at] / times[arm][at] for at in times[arm] if at in times[baseline]])
 
 
 def percentiles(times_ms: Iterable[float]) -> tuple[float, float]:

@@ -1,7 +1,7 @@
 """The cost of each guarantee as ratios to at-least-once of the same sink.
 
 Promise: pure functions of reports. The baseline's row has its own medians. A ratio is the median over rounds of runs
-that took turns, with its 95 % bootstrap interval. A single round has figures and no ratio. `~` marks an interval that
+that took turns, with its 95 % interval. A single round has figures and no ratio. `~` marks an interval that
 crosses 1: no difference shown. The number of rounds stands behind a ratio that has too few rounds for an interval, or
 fewer rounds than the variant ran. "fell behind" marks a variant that did not keep up with its load in most rounds: its
 latencies include the backlog. There is no overall winner: sinks are not compared with one another.
@@ -13,8 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from oncebench.lab.engine import SPARK
 from oncebench.report.comparisons.paired import (
     BASELINE,
+    ENGINE,
     Difference,
     Rounds,
     Setting,
@@ -77,7 +79,7 @@ def _runs(found: Mapping[Setting, Rounds]) -> Iterator[Report]:
 
 
 def _values(setting: Setting, names: Sequence[str]) -> list[Any]:
-    return [setting.config.get(name, "-") for name in names]
+    return [setting.config.get(name, SPARK.name if name == ENGINE else "-") for name in names]
 
 
 def ratio_text(found: Difference) -> str:

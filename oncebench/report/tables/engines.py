@@ -16,15 +16,17 @@ from typing import Any
 
 from oncebench.audit.verdict import Verdict
 from oncebench.lab.engine import SPARK
+from oncebench.report.configuration import engine_name
 from oncebench.report.measures.metrics import Getter, field, has_speed, latency
+from oncebench.report.outcome import broken_by
 from oncebench.report.schema import Report
 from oncebench.report.tables.grid import grid
 from oncebench.report.tables.notes import FELL_BEHIND, fell_behind, notes
 
 FLAT_OUT, STEADY, KILLED = "flat out", "steady", "killed"
 NONE = "-"
-# Follows the heading of a column that has a note of its own.
-MARK = "*"
+# Follows the heading of a column that has a note of its own; `*` means an outage elsewhere.
+MARK = "†"
 # How the files and the reports of such a series are named.
 SERIES = "headline-"
 # The suite's own pipeline in words: with our sink, and with the one that Spark ships.
@@ -137,12 +139,12 @@ def engine_of(report: Report) -> str:
     """The engine of a report, in words."""
     if is_of_spark(report):
         return SHIPPED if report["cell"]["variant"] == _SHIPPED_VARIANT else OURS
-    return _name(report).replace("-", " ").title()
+    return engine_name(report).replace("-", " ").title()
 
 
 def is_of_spark(report: Report) -> bool:
     """Whether the suite's own pipeline ran; the other engines are peers."""
-    return _name(report) == SPARK.name
+    return engine_name(report) == SPARK.name
 
 
 def load_of(report: Report) -> str:
@@ -150,11 +152,6 @@ def load_of(report: Report) -> str:
     if report["cell"]["random_kills"]:
         return KILLED
     return FLAT_OUT if report["config"]["rate"] == "max" else STEADY
-
-
-def _name(report: Report) -> str:
-    """The engine's name; older reports are of Spark."""
-    return str((report.get("environment", {}).get("engine") or {}).get("name", SPARK.name))
 
 
 def _figures(reports: Sequence[Report]) -> tuple[str, ...]:
@@ -199,8 +196,6 @@ def _sum(reports: Sequence[Report], what: str) -> str:
 
 def _verdicts(reports: Sequence[Report]) -> tuple[tuple[str, str], ...]:
     found = {
-        (str(report["verdict"]), " ".join(sorted(report.get("broken_by", []))))
-        for report in reports
-        if report["verdict"] != Verdict.KEPT
+        (str(report["verdict"]), " ".join(broken_by(report))) for report in reports if report["verdict"] != Verdict.KEPT
     }
     return tuple(sorted(found)) or ((Verdict.KEPT, ""),)

@@ -27,7 +27,7 @@ from oncebench.audit.verdict import Verdict
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE
 from oncebench.delivery.failpoints import KILL, parse_fault
 from oncebench.report.configuration import USUAL, Configuration, Setting, configuration_of, place_of, setting_of
-from oncebench.report.outcome import LIMIT, ORDER, fault_outcome
+from oncebench.report.outcome import LIMIT, ORDER, broken_by, fault_outcome
 from oncebench.report.schema import Fault, Report
 from oncebench.report.tables.grid import grid
 from oncebench.report.tables.table import counts_text, duplicated_by, lost_by
@@ -167,7 +167,7 @@ def _of_random_kills(report: Report, row: Configuration, requested: int) -> Matr
     kills = [fault for fault in report["faults"] if _is_random(fault)]
     outcome, details = report["verdict"], "; ".join(report["reasons"])
     if outcome == Verdict.BROKEN:
-        details = " ".join(sorted(report["broken_by"]))
+        details = " ".join(broken_by(report))
     elif len(kills) < requested:
         outcome, details = Verdict.VACUOUS, f"{len(kills)} of {requested} kills happened"
     return MatrixCell(row, RANDOM, outcome, details, report["rows"]["lost"], report["rows"]["duplicated"],

@@ -17,7 +17,7 @@ from oncebench.report.replication import replication_lines
 from oncebench.report.schema import Report
 
 FELL_BEHIND = "fell behind"
-# Follows each latency of a row with a fault.
+# Follows each latency of a row with a fault: its rows waited while the pipeline or a server was down or stopped.
 OUTAGE_MARK = "*"
 OUTAGE = "includes the outage of each fault"
 # By heading of a latency column, its quantile.
@@ -31,14 +31,6 @@ def fell_behind(reports: Iterable[Report]) -> bool:
     """
     behind = [backlog_in_latency(report) for report in reports]
     return 2 * sum(behind) > len(behind)
-
-
-def includes_outage(report: Report) -> bool:
-    """Whether a run had a fault.
-
-    Its rows then waited while the pipeline or a server was down or stopped.
-    """
-    return bool(report["cell"]["faults"] or report["cell"].get("random_kills"))
 
 
 def notes(reports: Sequence[Report], headings: Iterable[str], behind: bool, outage: bool = False) -> str:

@@ -24,7 +24,7 @@ from oncebench.report.comparisons.paired import Setting, differing
 from oncebench.report.comparisons.sweep_selection import setting_text
 from oncebench.report.configuration import configuration_of, place_of, setting_of
 from oncebench.report.measures.metrics import BY_NAME, field, has_speed, latency
-from oncebench.report.outcome import LIMIT, ORDER, is_healthy, only_tried, outcome_of
+from oncebench.report.outcome import LIMIT, ORDER, broken_by, is_healthy, only_tried, outcome_of
 from oncebench.report.replication import replicas_text
 from oncebench.report.schema import Fault, Report
 from oncebench.report.tables.grid import grid
@@ -33,7 +33,6 @@ from oncebench.report.tables.notes import (
     OUTAGE_MARK,
     QUANTILES,
     fell_behind,
-    includes_outage,
     notes,
 )
 from oncebench.report.titles import faults_title
@@ -143,12 +142,12 @@ def _damage(faults: Sequence[Fault]) -> str:
 
 
 def verdict_of(reports: Sequence[Report]) -> str:
-    """The outcome of the worst of a cell's repeats, with its anomaly codes."""
+    """The outcome of the worst of a cell's repeats, with the anomalies that broke it."""
     outcomes = [outcome_of(report) for report in reports]
     worst = min(outcomes, key=ORDER.index)
     codes = sorted({
         code for report, outcome in zip(reports, outcomes, strict=True) if outcome == worst
-        for code in report["anomalies"]
+        for code in broken_by(report)
     })  # fmt: skip
     return f"{worst} ({' '.join(codes)})" if worst in (Verdict.BROKEN, LIMIT) and codes else worst
 
@@ -226,7 +225,7 @@ def _figures(reports: Sequence[Report], plain: bool) -> list[str]:
     for column in COLUMNS:
         values = [value for value in map(column.of, timed if column.speed else reports) if value is not None]
         form, nothing = (column.form.replace(",", ""), "") if plain else (column.form, "-")
-        marked = not plain and column.heading in QUANTILES and includes_outage(reports[0])
+        marked = not plain and column.heading in QUANTILES and not is_healthy(reports[0])
         figure = form.format(median(values) if column.speed else sum(values)) if values else nothing
         figures.append(f"{figure}{OUTAGE_MARK}" if values and marked else figure)
     return figures

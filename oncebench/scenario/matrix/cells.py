@@ -31,7 +31,8 @@ LeftOut = dict[str, dict[str, None]]  # reason -> faults, each once and in order
 # Each fault needs its own batch and a quiet batch after it. Some faults need a third batch. It comes from the ten small
 # warm-up batches: the first fault waits for only six of them.
 BATCHES_PER_FAULT = 2
-SESSIONS_PER_BATCH = 3  # with three sessions per batch, nearly every batch has rows in both partitions
+# Three of four batches then have rows in both partitions. A fault at `mid-commit` waits for such a batch.
+SESSIONS_PER_BATCH = 3
 # The last fault of a run on several brokers restarts one broker.
 FAILOVER_BATCHES = 10
 # At most one batch per second: an attempt then runs four batches on average, also on a fast machine, and every attempt

@@ -62,13 +62,13 @@ from oncebench.sinks.files.disk import error_text, refused
 from oncebench.sinks.files.driver import claim, claimed, newest_driver, read_note, settle, stop_if_older, take
 from oncebench.sinks.files.folder import PENDING, SPARK_METADATA, names_in
 from oncebench.sinks.files.formats import JSON_LINES, PARQUET, Format
+from oncebench.sinks.sink_ids import refuse_unfit_sink_id
 
 NATIVE = "native"
 # Holds a random id of the folder: a start notices a folder that was replaced. Readers ignore the name.
 ID_FILE = ".oncebench-folder.json"
 # Of an attempt: the first ones are its driver's, the others are random.
 _DIGITS, _OWN = 32, 16
-_SINK_ID = re.compile(r"[A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True)
@@ -352,10 +352,7 @@ class FileSink(Sink):
                 f"{self._asked} is not a folder of a mounted file system, and an object store has no atomic rename. "
                 "Give the path of a folder that every task can reach."
             )
-        if not _SINK_ID.fullmatch(self._names.sink_id):
-            raise RefusedStart(
-                f"sink_id {self._names.sink_id!r} may have letters, digits, `.`, `_` and `-` only. Rename it."
-            )
+        refuse_unfit_sink_id(self._names.sink_id)
         if support.variant != NATIVE and (self._names.folder / SPARK_METADATA).exists():
             raise RefusedStart(
                 f"{self._names.folder} belongs to Spark's file sink: its log ({SPARK_METADATA}) hides every other file "

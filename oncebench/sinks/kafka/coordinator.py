@@ -208,12 +208,11 @@ class Coordinator:
             pending = [name for name, code in answers.items() if code != NONE]
             if pending:
                 if time.monotonic() + FENCE_PAUSE_S > deadline:
-                    names = ", ".join(pending)
                     codes = [answers[name] for name in pending]
                     refused = next((code for code in codes if code is not None and of_code(code).permanent), None)
                     text = ", ".join(sorted(set(map(answered, codes))))
                     kind = KafkaError if refused is None else for_code(refused)
-                    raise kind(f"could not fence {names} within {limit_s:g} s: {text}")
+                    raise kind(f"could not fence {', '.join(pending)} within {limit_s:g} s: {text}")
                 time.sleep(FENCE_PAUSE_S)
 
     def fence_once(
@@ -255,18 +254,19 @@ class Coordinator:
         """
         self.describe([f"{prefix}{NO_ID}"])
 
-    def listed(self, prefix: str, complete: bool = False) -> list[Transaction]:
+    def listed(self, prefix: str, complete: bool = False, **filters: Collection[Any]) -> list[Transaction]:
         """Returns every transactional id with this prefix and its state; epochs are -1.
 
         The brokers leave out ids that this user may not describe: see `refuse_hidden`.
 
         Args:
             complete: waits until every coordinator was asked. Otherwise ids of a broker that is away are missing.
+            filters: `producer_id_filters`, `state_filters`. The brokers apply them; without any, they send all ids.
 
         Raises:
             KafkaError: a broker gave no answer, or `complete` and a coordinator is away.
         """
-        listings = self._loaded(self._complete_listings if complete else self._listings)
+        listings = self._loaded(self._complete_listings if complete else self._listings, filters)
         return [
             Transaction(seen.transactional_id, seen.producer_id, -1, str(seen.state.value))
             for broker in listings.values()
@@ -274,13 +274,13 @@ class Coordinator:
             if seen.transactional_id.startswith(prefix)
         ]
 
-    def _listings(self) -> Any:
+    def _listings(self, filters: Mapping[str, Any]) -> Any:
         wire.refresh_brokers(self._admin)  # a broker may have come back since the client connected
-        return self._admin.list_transactions()
+        return self._admin.list_transactions(**filters)
 
-    def _complete_listings(self) -> Any:
+    def _complete_listings(self, filters: Mapping[str, Any]) -> Any:
         before = wire.transaction_leaders(self._admin)
-        listings = self._listings()
+        listings = self._listings(filters)
         if wire.transaction_leaders(self._admin) != before or not {leader for leader, _ in before} <= listings.keys():
             raise CoordinatorNotAvailableError("a partition of __transaction_state has no leader, or a new one")
         return listings

@@ -1,7 +1,7 @@
 """Names of a sink_id's transactional ids and consumer groups in Kafka.
 
 Promise: a transactional id belongs to one worker process and contains the generation of its driver. Two sink_ids share
-no name, unless one sink_id is the other with `.txn` or a similar suffix.
+no name, and neither lists the transactional ids of the other (`oncebench.sinks.sink_ids`).
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class TransactionalWriter:
 
         Raises:
             DeliveryFailed: the transaction failed. A replay writes the partition again, unless its marker is committed.
-            AnotherDriver: a newer driver has started, and this worker stops.
+            AnotherDriver, OlderDriver: another driver has published its name, and this worker stops.
         """
         begun, transactional = time.monotonic(), None
         try:

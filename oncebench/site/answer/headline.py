@@ -14,14 +14,16 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
+from loadgen.session import EVENTS_PER_SESSION
 from oncebench.audit.verdict import Verdict
 from oncebench.delivery.contract import EXACTLY_ONCE, GUARANTEES
-from oncebench.report.comparisons.paired import BASELINE, Difference, Rounds, Setting
+from oncebench.report.comparisons.paired import BASELINE, SCHEMA, Difference, Rounds, Setting
 from oncebench.report.comparisons.sweep_selection import full_of
 from oncebench.report.configuration import Configuration, configuration_of
-from oncebench.report.measures.metrics import BY_NAME
+from oncebench.report.measures.metrics import BY_NAME, figure
 from oncebench.report.schema import Report
 from oncebench.site.costs import absolute, compared_to_baseline, interval, label, settings_of
 from oncebench.site.faults.matrix import Matrix
@@ -99,17 +101,35 @@ def price_settings(found: Mapping[Setting, Rounds]) -> dict[str, Setting]:
     return max(groups.values(), key=size, default={})
 
 
+def price_load(found: Mapping[Setting, Rounds]) -> str | None:
+    """The load of prices: `cold` where its runs were measured as a whole, without a warm-up.
+
+    Older versions always measured a flat-out load as a whole, the present one if less than half of it is left after the
+    warm-up (`oncebench.run.measurement`).
+    """
+    if not found:
+        return None
+    setting = next(iter(found))
+    warmup_s, events = setting.config.get("warmup_s", 0.0), setting.config.get("sessions", 0) * EVENTS_PER_SESSION
+    runs = (figure(report, BY_NAME["s_per_million"]) for rounds in found.values() for here in rounds.values()
+            for report in here.values())  # fmt: skip
+    loads_s = [per_million * events / 1e6 for per_million in runs if per_million is not None]
+    if not loads_s or not (SCHEMA in setting.config or median(loads_s) <= 2 * warmup_s):
+        return label(setting)
+    return f"{label(setting, without='warmup_s')}; cold: all of a load that takes some {median(loads_s):.0f} s"
+
+
 def as_json(
     answers: Sequence[Answer], sentences: Sequence[str], reports: Sequence[Report], on: Sequence[Configuration]
 ) -> dict[str, Any]:
     """The headline as the page reads it. `on`: all configurations, by their numbers."""
     found = dict(settings_of(reports))
     numbers = {id(report): number for number, report in enumerate(reports)}
-    full, flat = (next(iter(each.values()), None) for each in (full_of(found), price_settings(found)))
+    full, prices = next(iter(full_of(found).values()), None), price_settings(found).values()
     return {
         "sentences": list(sentences),
         "load": label(full) if full else None,
-        "price_load": label(flat) if flat else None,
+        "price_load": price_load({setting: found[setting] for setting in prices}),
         "rows": [
             {
                 "configuration": on.index(answer.exact),

@@ -16,7 +16,7 @@ from typing import Any
 from oncebench.audit.verdict import Verdict
 from oncebench.delivery.failpoints import parse_fault
 from oncebench.report.configuration import USUAL, Configuration, configuration_of, setting_of
-from oncebench.report.outcome import LIMIT, ORDER, only_tried
+from oncebench.report.outcome import LIMIT, ORDER, broken_by, is_healthy, only_tried
 from oncebench.report.schema import Report
 from oncebench.report.tables.fault_matrix import MatrixCell, numbered
 from oncebench.scenario.matrix.cells import can_be_done
@@ -168,11 +168,10 @@ def _healthy(reports: Sequence[Report], used: Sequence[int]) -> Iterator[Entry]:
     """The cell of each run without a fault; its outcome is the run's verdict."""
     for number in used:
         report = reports[number]
-        if report["cell"]["faults"] or report["cell"]["random_kills"]:
+        if not is_healthy(report):
             continue
         broken = report["verdict"] == Verdict.BROKEN
-        codes = report["broken_by"] if "broken_by" in report else report["anomalies"]
-        detail = " ".join(sorted(codes)) if broken else "; ".join(report["reasons"])
+        detail = " ".join(broken_by(report)) if broken else "; ".join(report["reasons"])
         rows = report["rows"]
         where, verdict = configuration_of(report), report["verdict"]
         yield Entry(number, MatrixCell(where, NO_FAULT, verdict, detail, rows["lost"], rows["duplicated"],

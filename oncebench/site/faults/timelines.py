@@ -14,13 +14,12 @@ from typing import Any
 
 from oncebench.report.configuration import Configuration, configuration_of, setting_of
 from oncebench.report.measures.throughput import EVENTS_PER_ROW
+from oncebench.report.outcome import ORDER, is_healthy
 from oncebench.report.schema import Report
 from oncebench.report.titles import title
 from oncebench.scenario.matrix.families import RANDOM, RANDOM_KILL
 from oncebench.site.pack import Texts, short
 
-# From worst to best: a reader looks for the worst first.
-_ORDER = ("broken", "unknown", "vacuous", "kept")
 # ALL_STEPS bounds all timelines together: at some 30 bytes a step they take a quarter of the page's size limit. The
 # texts and tables of a thousand different cells take the rest.
 # FEWEST_STEPS per timeline still resolve a fault of ten seconds in a run of minutes. A plot has room for MOST_STEPS.
@@ -56,8 +55,7 @@ def _chosen(reports: Sequence[Report]) -> list[int]:
     best: dict[tuple[Any, ...], int] = {}
     for number, report in enumerate(reports):
         cell = report["cell"]
-        faulted = cell["faults"] or cell["random_kills"]
-        if not faulted or not (report.get("timeline") or {}).get("sent") or report.get("interrupted"):
+        if is_healthy(report) or not (report.get("timeline") or {}).get("sent") or report.get("interrupted"):
             continue
         key = (
             *configuration_of(report),
@@ -72,7 +70,7 @@ def _chosen(reports: Sequence[Report]) -> list[int]:
 
 
 def _badness(report: Report) -> int:
-    return _ORDER.index(report["verdict"])
+    return ORDER.index(report["verdict"])
 
 
 def _timeline(

@@ -71,6 +71,13 @@ function showMetricButtons() {
         ),
       ),
     ),
+    el(
+      "p",
+      { class: "hint", role: "status" },
+      DATA.costs.metrics
+        .filter((metric) => metric.name === state.metric)
+        .map((metric) => [el("strong", {}, metric.heading), `: ${metric.means}.`]),
+    ),
   );
 }
 

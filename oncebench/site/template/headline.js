@@ -3,7 +3,6 @@
 const HEADLINE = DATA.headline;
 const NOT_MEASURED = "not measured";
 const NO_RATIO = "no ratio";
-const PRICE_NAMES = { p99_ms: "p99 latency", s_per_million: "time per event", cpu_s: "CPU per event" };
 
 function showHeadline() {
   const [first, ...rest] = HEADLINE.sentences;
@@ -99,8 +98,8 @@ function headlineNote() {
   return el(
     "p",
     { class: "note" },
-    "Lower is better; 1× is at-least-once. Below a ratio: its 95 % interval. ~: it includes 1×, ",
-    "so there is no clear difference.",
+    "Lower is better; 1× is at-least-once. A ratio is the median of the rounds' ratios, so not always the ratio of ",
+    "two medians. Below it: its 95 % interval. ~: it includes 1×, so there is no clear difference.",
     el("span", { class: "wide" }, ` Latency: ${HEADLINE.load || NOT_MEASURED}. `),
     price ? el("span", { class: "wide" }, `Time and CPU: ${price}.`) : null,
   );

@@ -1,7 +1,7 @@
 // Plots: scales, ticks, the marks of the guarantees, and figures with their numbers as a table.
 
 const DATA = window.ONCEBENCH;
-if (!DATA || DATA.form !== 5) {
+if (!DATA || DATA.form !== 6) {
   put(
     "main",
     el(

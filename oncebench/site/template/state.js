@@ -13,7 +13,7 @@ const state = {
   families: new Set(),
   open: new Set(),
   metric: "",
-  timeline: -1,
+  timeline: "", // the id of a run, which stays the same when the page is published again
   find: "",
 };
 
@@ -24,8 +24,8 @@ function restore() {
   for (const [name, known] of Object.entries(KINDS)) state[name] = listed(name, known);
   state.open = listed("open", KINDS.families);
   state.metric = METRICS.includes(given.get("metric")) ? given.get("metric") : FIRST_METRIC;
-  const run = Number(given.get("timeline") || -1);
-  state.timeline = DATA.timelines.some((each) => each.run === run) ? run : -1;
+  const id = given.get("timeline") || "";
+  state.timeline = DATA.timelines.some((each) => RUNS.id[each.run] === id) ? id : "";
   state.find = given.get("find") || "";
 }
 
@@ -34,7 +34,7 @@ function address() {
   for (const name of [...Object.keys(KINDS), "open"])
     if (state[name].size) parts.push(`${name}=${[...state[name]].map(encodeURIComponent).join(",")}`);
   if (state.metric !== FIRST_METRIC) parts.push(`metric=${state.metric}`);
-  if (state.timeline >= 0) parts.push(`timeline=${state.timeline}`);
+  if (state.timeline) parts.push(`timeline=${encodeURIComponent(state.timeline)}`);
   if (state.find) parts.push(`find=${encodeURIComponent(state.find)}`);
   return parts.length ? `#${parts.join("&")}` : location.pathname + location.search;
 }

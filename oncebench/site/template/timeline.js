@@ -6,7 +6,7 @@ const MARK_NAMES = ["detected", "process back", "first row", "caught up"];
 function showTimelines() {
   const able = DATA.timelines.filter((each) => isSelected(each.configuration));
   if (!able.length) return put("timelines", emptyNote("Your selection has no run with faults that has a timeline."));
-  const now = able.find((each) => each.run === state.timeline) || simplest(able);
+  const now = able.find((each) => RUNS.id[each.run] === state.timeline) || simplest(able);
   const groups = [...new Set(able.map((each) => each.configuration))];
   const choice = el(
     "select",
@@ -15,7 +15,7 @@ function showTimelines() {
       change: (event) => {
         updateState(
           (all) => {
-            all.timeline = Number(event.target.value);
+            all.timeline = event.target.value;
           },
           ["timelines"],
         );
@@ -31,7 +31,7 @@ function showTimelines() {
           .map((each) =>
             el(
               "option",
-              { value: each.run, selected: each === now },
+              { value: RUNS.id[each.run], selected: each === now },
               `${fullName(configuration)}: ${unwrap(each.title)}`,
             ),
           ),

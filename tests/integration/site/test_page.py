@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,24 @@ def test_filters_apply_to_every_part_and_are_in_the_address(page: Page) -> None:
     click(page, chip("guarantees", "all"))
     assert page.run("location.hash") == ""
     assert len(rows(page, "matrix")) == everything
+
+
+def test_faults_filter_only_what_the_page_names(page: Page) -> None:
+    parts = ("matrix", "recoveries", "runs-table", "kill-points", "timelines", "costs")
+    text = "document.getElementById('{}').textContent".format
+    before = {part: page.run(text(part)) for part in parts}
+    click(page, chip("families", "kills"))
+    assert [part for part in parts if page.run(text(part)) != before[part]] == ["matrix", "recoveries"]
+    assert "Faults apply to the matrix and to the recovery tables." in page.run(
+        "document.querySelector('#choice .hint').innerText"
+    )
+
+
+def test_the_chosen_metric_has_its_meaning(page: Page) -> None:
+    click(page, chip("metric", "batch_ms"))
+    assert (
+        page.run("document.querySelector('#metric-buttons .hint').innerText") == "batch ms: the median time of a batch."
+    )
 
 
 def test_address_restores_the_selection_and_bad_values_are_ignored(shared: Page, address: str) -> None:
@@ -253,11 +272,12 @@ def test_single_rounds_have_figures_and_no_ratio(shared: Page, tmp_path: Path) -
 
 
 def test_selected_run_has_its_timeline_and_faults_drawn(page: Page) -> None:
-    run = page.run("(() => { const it = document.getElementById('timeline-choice');"
+    chosen = page.run("(() => { const it = document.getElementById('timeline-choice');"
                       "it.value = [...it.options].find((each) => each.text.includes('broker')).value;"
                       "it.dispatchEvent(new Event('change')); return it.value; })()")  # fmt: skip
-    assert page.run("location.hash") == f"#timeline={run}"
-    faults = page.run(f"ONCEBENCH.timelines.find((each) => each.run === {run}).faults.length")
+    assert page.run("location.hash") == f"#timeline={chosen}"
+    assert re.fullmatch(r"ob-[0-9a-z-]+", chosen)  # the run's own name, whatever is published next
+    faults = page.run(f"ONCEBENCH.timelines.find(({{run}}) => ONCEBENCH.runs.id[run] === '{chosen}').faults.length")
     assert page.run("document.querySelectorAll('#timelines .fault-line').length") == faults > 0
     assert page.run("document.querySelectorAll('#timelines .outage').length") == faults + 1  # and one in the legend
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from oncebench.certify.price import cells, prices
+from oncebench.certify.price import TRIGGER_MS, cells, prices
 
 
-def report(call_ms: float, verdict: str = "kept", cpu_s: float = 50.0) -> dict[str, Any]:
+def report(call_ms: float, verdict: str = "kept", cpu_s: float = 50.0) -> Any:
     return {
         "verdict": verdict, "sink_ms": {"total": call_ms}, "cpu_s_per_million_events": cpu_s,
-        "deaths": {"unasked": 0}, "generator": {"lateness_ms": {"p99": 1.0}}, "config": {"rate": 1000},
+        "deaths": {"unasked": 0}, "generator": {"lateness_ms": {"p99": 1.0}}, "batches": {"trigger_ms": call_ms},
+        "config": {"rate": 1000, "trigger_ms": TRIGGER_MS},
         "cell": {"sink": "black-box", "guarantee": "exactly-once", "variant": "function"},
     }  # fmt: skip
 
@@ -22,11 +23,20 @@ def test_both_functions_get_the_same_load_in_each_round() -> None:
 
 
 def test_a_price_is_the_median_of_the_rounds_with_its_interval() -> None:
-    call, cpu = prices([(report(200 + round), report(100 + round)) for round in range(5)])
-    assert (call.own, call.beside) == (202, 102)
+    call, cpu = prices([(report(200 + round), report(100 + round)) for round in range(6)])
+    assert (call.own, call.beside) == (202.5, 102.5)
     assert 1.9 < call.ratio.low <= call.ratio.median <= call.ratio.high <= 2.0
-    assert call.text.startswith("time of the call per batch, in ms: 202 against 102, ratio 1.98 (1.9")
+    assert call.text.startswith("time of the call per batch, in ms: 202.5 against 102.5, ratio 1.98 (1.9")
     assert cpu.ratio.median == 1
+
+
+def test_batches_longer_than_their_interval_have_no_price_in_cpu() -> None:
+    (call,) = prices([(report(TRIGGER_MS + 1.0), report(100.0))])
+    assert call.figure == "time of the call per batch, in ms"
+
+
+def test_every_round_starts_batches_at_an_interval() -> None:
+    assert {cell.trigger_ms for pair in cells("{1}", "{2}", 1) for cell in pair} == {TRIGGER_MS}
 
 
 def test_a_round_with_a_broken_run_has_no_price() -> None:

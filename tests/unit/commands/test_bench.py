@@ -7,6 +7,7 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -332,3 +333,44 @@ def test_speed_reads_each_figure_from_a_report() -> None:
     assert list(read.values()) == [20.0, 12.5, 400.0, 800.0, 300.0]
     figures = {metric: [value] for metric, value in read.items()}
     assert speed.Speed().track_steady_p99_ms(figures) == {"samples": [800.0], "number": 1}
+
+
+def test_speed_counts_a_whole_flat_out_load_in_every_commit() -> None:
+    speed = pytest.importorskip("benchmarks.speed")
+    warmup_s = float(speed.FLAT_OUT[speed.FLAT_OUT.index("--warmup") + 1])
+    assert warmup_s >= speed.RUN_LIMIT_S  # older commits leave out no warm-up time, newer ones one that a run reaches
+    assert speed.Speed.version != "1"  # whose figures followed two rules
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code"), [(["kept", "kept"], 0), (["kept", "vacuous"], 1), (["unknown", "broken"], 3)]
+)
+def test_the_verdicts_of_the_runs_decide_the_exit_code(
+    verdicts: list[str], code: int, clone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asv(words: list[str], _environment: object) -> None:
+        runs = clone / "results" / "local" / "runs"
+        runs.mkdir(parents=True, exist_ok=True)
+        (runs / f"bench-{words[0]}.jsonl").touch()
+
+    made = [report(verdict=verdict, reproduce="again") for verdict in verdicts]
+    monkeypatch.setattr(command, "_asv", asv)
+    monkeypatch.setattr(command, "read_reports", lambda file: made if file.name == "bench-run.jsonl" else [])
+    done = CliRunner().invoke(cli, ["bench", "--quick", "--dry-run"])
+    assert done.exit_code == code
+    for verdict in verdicts:
+        named = f"kafka exactly-once two-phase: {verdict}\n  again\n"
+        assert (named in done.stderr) == (verdict != "kept")
+
+
+@pytest.mark.parametrize(("of_asv", "code"), [(0, 0), (1, 1), (2, 1), (-9, 1)])
+def test_a_failed_benchmark_is_no_mistake_of_the_command_line(
+    of_asv: int, code: int, clone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git = subprocess.run
+
+    def run(words: list[str], **others: Any) -> Any:
+        return SimpleNamespace(returncode=of_asv) if "asv" in words else git(words, **others)
+
+    monkeypatch.setattr(command.subprocess, "run", run)
+    assert CliRunner().invoke(cli, ["bench", "--quick", "--dry-run"]).exit_code == code

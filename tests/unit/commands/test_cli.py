@@ -11,6 +11,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -374,3 +375,19 @@ def test_the_help_of_run_has_every_option_under_its_heading() -> None:
     every = [option for options in found.values() for option in options]
     named = [param.opts[0] for param in command.params if isinstance(param, click.Option)]
     assert sorted(every) == sorted(["--help", *named])
+
+
+def test_a_fetch_that_finds_everything_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "provision", lambda: None)
+    monkeypatch.setattr(doctor, "checks", lambda _folder: [SimpleNamespace(name="java", ok=True, detail="", advice="")])
+    assert CliRunner().invoke(cli, ["doctor", "--fetch"]).stdout == "nothing is missing\n"
+
+
+def test_a_run_prints_the_path_of_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = {"interrupted": False, "verdict": "kept", "cell": {"sink": "kafka", "guarantee": "", "variant": ""}}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run, "run_one", lambda *_: made)
+    done = CliRunner().invoke(cli, [*GOOD, "--json", "-"])
+    (stored,) = Path("results/local/runs").glob("run-*.jsonl")
+    assert done.stderr.splitlines() == [f"reports {stored}"]
+    assert json.loads(done.stdout) == made

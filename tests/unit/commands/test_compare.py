@@ -88,7 +88,7 @@ RATIOS = "as ratios to at-least-once acknowledged of the same sink"
 
 @pytest.mark.parametrize(
     ("rounds", "says"),
-    [(1, "figures of single rounds:"), (2, f"{RATIOS}, without intervals:"), (5, f"{RATIOS}, 95 % intervals:")],
+    [(1, "figures of single rounds:"), (2, f"{RATIOS}, without intervals:"), (6, f"{RATIOS}, 95 % intervals:")],
 )
 def test_few_rounds_have_no_intervals(rounds: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from oncebench.errors import ExitCode, Interrupted, UserError
 from oncebench.record.json_lines import whole_lines
 from oncebench.report import report as report_files
 from oncebench.report.results import Results
+from oncebench.report.tables.fault_matrix import MatrixCell
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.matrix.families import EVERYDAY
 from tests.unit.scenario.test_fault_matrix import fault, report
@@ -256,6 +258,10 @@ def test_a_timeout_outage_is_possible_with_the_users_own_kafka(ran: list[Cell]) 
         (["--family", "disk"], NO_DISK),
         (["--family", "postgres"], "a run of sink kafka has no postgres"),
         (["--family", "broker", "--bootstrap-servers", "theirs:9092"], "the kafka of this run is not ours to break"),
+        (
+            ["--family", "leader-decide", "--only", "claim"],
+            "leader-decide has no fault for this sink, guarantee and variant",
+        ),
     ],
 )
 def test_a_selection_without_possible_faults_is_refused(
@@ -357,3 +363,15 @@ def test_a_share_interrupted_early_resumes_with_the_given_files(
     said = CliRunner().invoke(cli, words).stderr
     assert f"\nreports {file}\n" in said
     assert said.endswith(f"interrupted: 0 of 1 runs done. Resume with `oncebench {shlex.join(words)}`\n")
+
+
+def test_a_broken_fault_is_printed_with_its_codes_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    of = MatrixCell(("kafka", "exactly-once", "two-phase"), "mid-write", "broken", "DUP LOSS", 1, 1, 1, "again")
+    seen = [of, replace(of, outcome="vacuous", details="it was not hit"), replace(of, outcome="unknown", details="")]
+    command._print([], seen, Results(tmp_path / "results", "faults-1"), [])
+    row = "kafka exactly-once two-phase mid-write:"
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith(row)]
+    assert lines == [f"{row} broken (DUP LOSS)", f"{row} vacuous (it was not hit)", f"{row} unknown"]

@@ -1,4 +1,4 @@
-"""`oncebench load` prints what it waits for until the first events are sent."""
+"""`oncebench load` prints what it waits for until the first events are sent, and why it ended early."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from oncebench.cli import cli
 from oncebench.commands import load as command
-from oncebench.errors import UserError
+from oncebench.errors import ExitCode, UserError
 
 
 class SlowGenerator:
@@ -45,3 +47,19 @@ def test_a_slow_start_is_displayed(
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "starting the generator"
     assert set(lines[1:]) == {"waiting for the generator's first events, 0 s"}
+
+
+def test_a_load_that_ended_early_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = {
+        "planned": 100, "sent": 1, "sent_share": 0.01, "acknowledged": 1, "failed": 0, "unknown": 0,
+        "events_per_s": 1.0, "duration_s": 1.0, "lateness_ms": {"p50": 1.0, "p99": 1.0, "max": 1.0},
+        "error": "the topic is gone",
+    }  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(command, "_send", lambda *_: done)
+    monkeypatch.setattr(command, "external", lambda _: None)
+    ended = CliRunner().invoke(cli, ["load", "--bootstrap-servers", "b:1", "--topic", "t"])
+    assert ended.stdout.startswith("planned 100  sent 1 ")
+    assert isinstance(ended.exception, UserError)
+    assert ended.exception.exit_code == ExitCode.ERROR
+    assert f"ended before its plan: the topic is gone. Its log is {tmp_path}/results" in str(ended.exception)

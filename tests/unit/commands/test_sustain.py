@@ -24,6 +24,8 @@ WORDS = ("sustain", "--only", "exactly-once", "--repeat", "2")
 
 
 LIMIT = 1000.0
+# A generator that was late for every probe.
+LATE = {"generator": {"lateness_ms": {"p99": 900.0}}}
 
 
 class Pipelines:
@@ -204,3 +206,17 @@ def test_the_warm_up_is_the_published_one_and_fits_the_shortest_probe(
 def test_a_round_that_breaks_a_guarantee_exits_with_3(pipelines: Pipelines) -> None:
     pipelines.round_looks = {"verdict": "broken"}
     assert CliRunner().invoke(cli, WORDS).exit_code == ExitCode.BROKEN
+
+
+def test_a_first_rate_without_an_answer_is_no_rate_of_0(pipelines: Pipelines) -> None:
+    pipelines.limits, pipelines.looks = {"kafka": 2000.0}, {"idempotent": LATE}
+    done = CliRunner().invoke(cli, (*WORDS[:-1], "1"))
+    assert ([cell.rate for cell in pipelines.rounds], done.exit_code) == ([1500.0], ExitCode.ERROR)
+    expected = "kafka exactly-once idempotent, healthy: no answer at 2,000 events/s: "
+    assert done.stderr.count(expected) == 2 and "Give a lower --start" in done.stderr
+    assert "sustains 0" not in done.stderr
+
+
+def test_a_round_without_a_verdict_exits_with_1(pipelines: Pipelines) -> None:
+    pipelines.round_looks = {"verdict": "unknown"}
+    assert CliRunner().invoke(cli, WORDS).exit_code == ExitCode.ERROR

@@ -20,7 +20,7 @@ from pyspark import TaskContext
 from oncebench.delivery.batch import Batch
 from oncebench.delivery.contract import WHOLE_BATCH, Mark, Sink
 from oncebench.delivery.digest import HASH, digest
-from oncebench.delivery.errors import DeliveryFailed, NondeterministicReplay
+from oncebench.delivery.errors import DeliveryFailed, NondeterministicReplay, OlderDriver
 from oncebench.delivery.failpoints import Failpoints
 from oncebench.delivery.journal import Identity, open_journal
 from oncebench.delivery.protocols import exactly_once_idempotent
@@ -238,6 +238,22 @@ def test_what_a_writer_of_sparks_takes_after_the_last_row_is_the_batchs_commit()
     batch.run(Slow())
     before_last, after_last, committed, end = *times, time.time()
     assert (committed - after_last) * 1000 <= batch.timings_ms["commit"] <= (end - before_last) * 1000
+
+
+@pytest.mark.parametrize("partitions", [2, 0])
+def test_a_batch_that_no_task_has_run_is_in_the_sink_already(partitions: int) -> None:
+    class Skips:
+        def write_batch(self, _rows: Any, _batch: int) -> dict[str, float]:
+            return {}
+
+    frame: Any = Handed()
+    frame.rdd = SimpleNamespace(getNumPartitions=lambda: partitions)
+    batch = Batch(frame, 7, 1, Failpoints((), Path("/dev/null"), None), Quarantine("bad", "in", {}))
+    if partitions == 0:  # a query without new input
+        assert batch.run(Skips()) == []
+        return
+    with pytest.raises(OlderDriver, match="batch 7: another driver has written this batch"):
+        batch.run(Skips())
 
 
 @pytest.mark.parametrize("wanted", [{"only": {0}}, {"expected": {0: (1, 1)}}], ids=["only", "expected"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from oncebench.delivery import journal
-from oncebench.delivery.errors import AnotherDriver, RefusedStart
+from oncebench.delivery.errors import AnotherDriver, OlderDriver, RefusedStart
 from oncebench.delivery.journal import KEEP_BATCHES, Identity, checkpoint_id, open_journal
 
 IDENTITY = Identity("orders", "kafka", "exactly-once", "two-phase", 2)
@@ -36,6 +36,21 @@ def test_a_decision_of_another_driver_is_never_replaced(tmp_path: Path) -> None:
     with pytest.raises(AnotherDriver, match="batch 3 was decided"):
         journal.decide(3, 0, {"by": 2})
     assert [made["by"] for made in journal.decisions(3)] == [1]
+
+
+def test_a_restart_helps_against_a_late_decision_of_an_older_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = open_journal(tmp_path, IDENTITY)
+    monkeypatch.setattr(old, "check_still_ours", lambda: None)  # it stalls between its check and its entry
+    new = open_journal(tmp_path, IDENTITY)
+    assert new.decisions(3) == []
+    old.decide(3, 0, {})
+    with pytest.raises(OlderDriver, match=r"batch 3 was decided late by an older driver, generation 1 .*Start again"):
+        new.decide(3, 0, {})
+    open_journal(tmp_path, IDENTITY)
+    with pytest.raises(AnotherDriver, match="generation-00000003"):
+        new.decide(3, 0, {})
 
 
 def test_a_claim_of_the_same_generation_means_two_drivers(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -17,9 +17,11 @@ from typing import Any
 
 import pytest
 
+from oncebench.delivery import decisions
 from oncebench.delivery import protocols as delivery
 from oncebench.delivery.contract import WHOLE_BATCH, Mark, Written
-from oncebench.delivery.errors import NondeterministicReplay, RefusedStart, TransactionLost
+from oncebench.delivery.decisions import decision
+from oncebench.delivery.errors import NondeterministicReplay, OlderDriver, RefusedStart, TransactionLost
 from oncebench.delivery.failpoints import POINTS
 from oncebench.delivery.journal import Identity, Journal, open_journal
 
@@ -235,6 +237,33 @@ def test_a_loss_found_by_the_driver_itself_ends_it_and_its_replay_mends_it(tmp_p
     assert store.visible == EVERY_ROW
 
 
+def test_the_start_after_a_late_decision_of_an_older_driver_shows_every_row_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened() -> Journal:
+        return open_journal(tmp_path, Identity("s", "memory", "d", "v", PARTITIONS))
+
+    store, older = Store(), opened()
+    monkeypatch.setattr(older, "check_still_ours", lambda: None)
+    prepared = MemoryBatch(store, "before-decision")
+    with pytest.raises(Killed):  # it stalls there
+        delivery.exactly_once_two_phase(prepared, MemorySink(store, ()), older, "rewrite")  # type: ignore[arg-type]
+
+    class Overtaken(MemoryBatch):
+        def failpoint(self, point: str) -> None:
+            if point == "before-decision":
+                older.decide(self.id, 0, decision(prepared.results))
+
+    newer = opened()
+    with pytest.raises(OlderDriver):
+        delivery.exactly_once_two_phase(Overtaken(store, None), MemorySink(store, ()), newer, "rewrite")  # type: ignore[arg-type]
+    assert store.visible == {}
+    again = opened()
+    sink = MemorySink(store, named_by(again))
+    delivery.exactly_once_two_phase(MemoryBatch(store, None), sink, again, "rewrite")  # type: ignore[arg-type]
+    assert (store.visible, store.prepared) == (EVERY_ROW, {})
+
+
 def test_a_replay_that_makes_other_rows_writes_nothing_and_says_so(tmp_path: Path) -> None:
     store = Store()
     journal = open_journal(tmp_path, Identity("s", "memory", "d", "v", PARTITIONS))
@@ -261,6 +290,16 @@ def test_a_batch_that_the_sink_holds_and_an_older_journal_does_not_know_is_refus
         delivery.exactly_once_two_phase(MemoryBatch(store, None), sink, older, "rewrite")  # type: ignore[arg-type]
     assert store.visible == shown
     assert shown
+
+
+@pytest.mark.parametrize(("partitions", "reached"), [(1, True), (2, False)])
+def test_a_batch_with_nothing_left_to_commit_is_not_in_the_middle_of_its_commit(partitions: int, reached: bool) -> None:
+    store = Store(prepared={"t1": (0, [(0, 0)])})
+    sink, batch = MemorySink(store, ["t1"]), MemoryBatch(store, "mid-commit")
+    sink.partitions = partitions
+    with pytest.raises(Killed) if reached else nullcontext():
+        assert decisions.commit(batch, sink, {0: {"id": "t1"}}) == set()  # type: ignore[arg-type]
+    assert store.visible == {(0, 0): 1}
 
 
 def test_at_most_once_drains_a_batch_whose_claim_only_the_sink_has(tmp_path: Path) -> None:

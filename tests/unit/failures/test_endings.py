@@ -23,7 +23,7 @@ FOR_GOOD = {
 # Exit code 1: a restart replays the open batch.
 PASSING = {
     "PipelineError", "DeliveryFailed", "TransactionTooSlow", "TaskTriedAgain", "WriterStartedAgain", "CommitUncertain",
-    "TransactionLost", "NoKafka", "NoPostgres", "NoStore", "HangingTransaction", "QueryDied",
+    "TransactionLost", "NoKafka", "NoPostgres", "NoStore", "HangingTransaction", "QueryDied", "OlderDriver",
 }  # fmt: skip
 
 

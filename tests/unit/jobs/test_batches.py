@@ -9,7 +9,7 @@ import pytest
 
 from oncebench.delivery.batch import Batch
 from oncebench.delivery.contract import Sink
-from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, WriterStartedAgain
+from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, OlderDriver, PipelineError, WriterStartedAgain
 from oncebench.delivery.journal import Identity, Journal, open_journal
 from oncebench.delivery.quarantine import Quarantine
 from oncebench.jobs.batches import Batches
@@ -19,15 +19,17 @@ JOB = Identity("s", "sqlite", "exactly-once", "idempotent", 2)
 
 
 class Written:
-    """A protocol that writes down its batches, and fails in one of them."""
+    """A protocol that writes down its batches, and fails in one of them, after a claim if it claims."""
 
-    def __init__(self, fails_in: int = -1) -> None:
-        self.fails_in, self.batches = fails_in, list[int]()
+    def __init__(self, fails_in: int = -1, kind: type[PipelineError] = DeliveryFailed, claims: bool = False) -> None:
+        self.fails_in, self.kind, self.claims, self.batches = fails_in, kind, claims, list[int]()
 
-    def __call__(self, batch: Batch, _sink: Sink, _journal: Journal, _on_lost: str) -> None:
+    def __call__(self, batch: Batch, _sink: Sink, journal: Journal, _on_lost: str) -> None:
         self.batches.append(batch.id)
+        if self.claims:
+            journal.claim(batch.id)
         if batch.id == self.fails_in:
-            raise DeliveryFailed("partition 1 is not written")
+            raise self.kind("partition 1 is not written")
 
 
 def batches(protocol: Written, checkpoint: Path) -> Batches:
@@ -61,3 +63,29 @@ def test_a_newer_driver_is_named_first(tmp_path: Path) -> None:
     batches(Written(), tmp_path)
     with pytest.raises(AnotherDriver):
         deliver(ROWS, 5)
+
+
+@pytest.mark.parametrize(
+    ("fails_in", "claims", "kind"),
+    [(5, False, OlderDriver), (6, False, AnotherDriver), (5, True, AnotherDriver)],
+    ids=["first batch", "a later one", "claimed"],
+)
+def test_an_older_driver_can_only_have_finished_the_first_batch_without_a_claim(
+    tmp_path: Path, fails_in: int, claims: bool, kind: type[PipelineError]
+) -> None:
+    """In any other batch, the other driver runs on a copy of the checkpoint."""
+    deliver = batches(Written(fails_in, OlderDriver, claims), tmp_path)
+    with pytest.raises(PipelineError, match=r"partition 1 is not written|may be a copy of") as ended:
+        for number in (5, 6):
+            deliver(ROWS, number)
+    assert type(ended.value) is kind
+
+
+def test_a_newer_driver_is_never_taken_for_an_older_one(tmp_path: Path) -> None:
+    class Overtaken(Written):
+        def __call__(self, *given: Any) -> None:
+            batches(Written(), tmp_path)
+            super().__call__(*given)
+
+    with pytest.raises(AnotherDriver, match="generation-00000002"):
+        batches(Overtaken(5, OlderDriver), tmp_path)(ROWS, 5)

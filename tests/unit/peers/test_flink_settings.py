@@ -82,7 +82,7 @@ def test_every_guarantee_has_its_counterpart() -> None:
 
 def test_the_command_of_a_report_names_the_peer() -> None:
     cell = replace(CELL, partitions=2, transaction_timeout_ms=60_000, random_kills=1, outage_s=15.0, sessions=7)
-    assert cell.reproduce(PROGRAM) == (
+    assert cell.reproduce(PROGRAM.words, PROGRAM.defaults) == (
         "python -m peers.flink --sink kafka --guarantee exactly-once --variant flink-rocksdb-200ms --random-kills 1 "
         "--outage 15 --sessions 7"
     )

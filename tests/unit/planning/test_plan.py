@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from oncebench.errors import ExitCode, UserError
 from oncebench.planning.choice import MOST_BUSY, beyond, choose, transaction_timeout_s
 from oncebench.planning.held_out import errors
-from oncebench.planning.model import Costs, Line, duration_ms, fit, forecast, processor_ms
+from oncebench.planning.model import FEWEST_SETTINGS, Costs, Line, duration_ms, fit, forecast, processor_ms
 from oncebench.planning.points import Point, Setting, describes, points
 from oncebench.planning.text import command_text, errors_text, plan_text
 from oncebench.report.schema import Report
@@ -231,7 +231,21 @@ def test_a_setting_is_never_predicted_from_itself(at: int) -> None:
     own = [error for error in errors(points) if error.setting == wrong.setting and error.name == "batch ms"]
     assert [error.share for error in own] == [pytest.approx(1 / 3 - 1)]
     assert own[0].missed
-    assert "-67% missed" in errors_text(own)
+    assert "-67% missed" in errors_text(own, fit(points))
+
+
+def test_a_setting_that_the_fit_needs_is_not_predicted() -> None:
+    one_partitioned = [point for point in POINTS if point.setting.partitions == 2] + [POINTS[1]]
+    found = errors(one_partitioned)
+    assert {error.setting for error in found} == {point.setting for point in one_partitioned} - {POINTS[1].setting}
+    text = errors_text(found, fit(one_partitioned))
+    assert text.endswith("Not predicted, because the plan needs their runs: 1,000 events/s, 16 partitions.\n")
+
+
+def test_the_fewest_settings_have_a_plan_without_errors() -> None:
+    fewest = POINTS[:FEWEST_SETTINGS]
+    assert errors(fewest) == []
+    assert errors_text([], fit(fewest)).startswith(f"No error of the plan: its {FEWEST_SETTINGS} settings")
 
 
 def test_too_few_runs_are_refused() -> None:
@@ -258,7 +272,7 @@ def test_a_pipeline_that_would_not_keep_up_is_a_miss() -> None:
     found = [error for error in errors(slow) if error.predicted is None]
     assert found
     assert all(error.missed and error.share is None for error in found)
-    assert "does not keep up" in errors_text(found)
+    assert "does not keep up" in errors_text(found, fit(slow))
 
 
 def test_a_forecast_of_a_flat_out_load_is_refused() -> None:

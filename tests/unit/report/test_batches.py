@@ -38,7 +38,7 @@ def test_a_rate_is_a_share_of_the_baseline() -> None:
 
 
 def test_the_table_compares_within_one_sink() -> None:
-    text = table(lines(ack=[0, *[100] * 5], native=[0, *[50] * 5], exact=[0, *[110] * 5]), rows=1000)
+    text = table(lines(ack=[0, *[100] * 6], native=[0, *[50] * 6], exact=[0, *[110] * 6]), rows=1000)
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()[2:]]
     assert rows == [
         ["s", "at-least-once", "acknowledged", "100.0", "100.0", "", "10,000", "0.500 (0.500 to 0.500)"],

@@ -19,18 +19,18 @@ from tests.unit.report.test_tables import report
 
 
 def test_ratios_and_differences_follow_the_table() -> None:
-    five = rounds(8.0, 10.0, 12.0, 10.0, 10.0)
-    reported = text(five)
-    assert reported.startswith(tables.markdown(five) + "\n")
+    six = rounds(8.0, 10.0, 12.0, 10.0, 10.0, 10.0)
+    reported = text(six)
+    assert reported.startswith(tables.markdown(six) + "\n")
     assert "+10.0 ms a batch (+8.0 to +12.0)" in reported
-    assert reported.endswith(f"of the same sink, 95 % intervals:\n\n{cost_table.markdown(five)}")
+    assert reported.endswith(f"of the same sink, 95 % intervals:\n\n{cost_table.markdown(six)}")
     assert "--repeat" not in reported
 
 
 def test_too_few_rounds_are_called_no_result() -> None:
     few = text(rounds(8.0, 9.0))
     assert (
-        "\nNo comparison has more than 2 rounds. Fewer than 5 have no interval and show no difference. For a result, "
+        "\nNo comparison has more than 2 rounds. Fewer than 6 have no interval and show no difference. For a result, "
         in few
     )
     assert "+8.5 ms a batch" in few and "of the same sink, without intervals:" in few
@@ -39,7 +39,7 @@ def test_too_few_rounds_are_called_no_result() -> None:
         "\nNo comparison has more than one round, and single rounds of equal cells often differ by more than 10 %. "
         in one
     )
-    assert "For a result, give --repeat 5.\n\nfigures of single rounds:\n\n| sink " in one
+    assert "For a result, give --repeat 6.\n\nfigures of single rounds:\n\n| sink " in one
     assert "versus" not in one and "1.08x" not in one and "ratios to" not in one
 
 
@@ -76,7 +76,7 @@ def test_kills_of_one_kind_have_a_table_and_mixtures_have_none() -> None:
     pair = [killed(BASE, *kills), killed(report()["cell"], *kills)]
     reported = text(pair)
     assert f"rows that each fault lost or duplicated:\n\n{tables.fault_markdown(pair)}" in reported
-    assert reported.endswith("differences and ratios are left out. For a result, give --repeat 5.\n")
+    assert reported.endswith("differences and ratios are left out. For a result, give --repeat 6.\n")
     twice = text([*pair, killed(BASE, *kills, seed=2), killed(report()["cell"], *kills, seed=2)])
     assert twice.endswith("2 rounds: +0.0 s until new rows are seen\n")
     mixed = [killed(report()["cell"], "mid-write:kill", "after-commit:stop:5")]

@@ -147,8 +147,8 @@ def test_a_p99_of_too_few_sessions_is_missing() -> None:
 
 def test_the_processor_time_of_a_steady_load_has_a_note() -> None:
     steady = [report(STEADY), report(FLAT_OUT)]
-    assert headings(steady)[6] == "CPU per event at 3,000/s*"
-    assert "*: no price. " in markdown(steady)
+    assert headings(steady)[6] == "CPU per event at 3,000/s†"
+    assert "†: no price. " in markdown(steady)
     assert "no price" not in markdown([report(FLAT_OUT)])
 
 

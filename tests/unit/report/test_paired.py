@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from math import comb
 from typing import Any
 
 import pytest
@@ -52,24 +53,36 @@ def test_runs_are_compared_within_their_round() -> None:
 
 def test_an_interval_does_not_depend_on_the_order_of_rounds() -> None:
     values = [0.95, 1.3, 0.8, 1.1, 1.02, 0.7, 1.25, 0.9, 1.0, 1.4]
-    found = [paired.bootstrap(values[at:] + values[:at]) for at in range(len(values))]
+    found = [paired.median_interval(values[at:] + values[:at]) for at in range(len(values))]
     assert len({(each.median, each.low, each.high) for each in found}) == 1
 
 
 def test_an_interval_that_crosses_zero_shows_no_difference() -> None:
-    assert extra(rounds(8.0, 10.0, 12.0, 9.0, 11.0)).shows()
-    assert not extra(rounds(-8.0, 10.0, 12.0, -9.0, 11.0)).shows()
-    assert not paired.bootstrap([0.9, 1.1, 0.8, 1.2, 1.0]).shows(1.0)
-    assert paired.bootstrap([0.8, 0.9, 0.8, 0.9, 0.9]).shows(1.0)
+    assert extra(rounds(8.0, 10.0, 12.0, 9.0, 11.0, 10.0)).shows()
+    assert not extra(rounds(-8.0, 10.0, 12.0, 9.0, 11.0, 10.0)).shows()
+    assert not paired.median_interval([0.9, 1.1, 0.8, 1.2, 1.0, 1.1]).shows(1.0)
+    assert paired.median_interval([0.8, 0.9, 0.8, 0.9, 0.9, 0.8]).shows(1.0)
 
 
-@pytest.mark.parametrize("fewer", [1, 2, 3, 4])
+@pytest.mark.parametrize("fewer", [1, 2, 3, 4, 5])
 def test_too_few_rounds_show_no_difference(fewer: int) -> None:
-    few, enough = paired.bootstrap([1.5] * fewer), paired.bootstrap([1.5] * paired.FEWEST_ROUNDS)
+    few, enough = paired.median_interval([1.5] * fewer), paired.median_interval([1.5] * paired.FEWEST_ROUNDS)
     assert (few.has_interval, few.shows(1.0)) == (False, False)
     assert (enough.has_interval, enough.shows(1.0)) == (True, True)
-    # How often all rounds fall on one side by chance: about one in twenty with FEWEST_ROUNDS rounds.
-    assert 2 ** (1 - paired.FEWEST_ROUNDS) < 0.07 < 2**-fewer * 2 - 0.05
+    # How often all rounds fall on one side by chance.
+    assert 2 ** (1 - paired.FEWEST_ROUNDS) < 0.05 < 2 ** (1 - fewer)
+
+
+@pytest.mark.parametrize("n", range(paired.FEWEST_ROUNDS, 41))
+def test_an_interval_misses_the_true_median_in_5_percent_at_most(n: int) -> None:
+    found = paired.median_interval([float(value) for value in range(n)])
+    assert found.low + found.high == n - 1
+
+    def missed(low: float) -> float:
+        """The chance that the median of any distribution is not between the ends, if this is the lower one."""
+        return 2 * sum(comb(n, beyond) for beyond in range(int(low) + 1)) / 2**n
+
+    assert missed(found.low) <= 0.05 < missed(found.low + 1)  # a narrower one would miss more
 
 
 def test_rounds_of_several_series_are_never_mixed() -> None:
@@ -88,7 +101,7 @@ def test_a_run_that_was_not_kept_is_not_compared() -> None:
     reports[1]["verdict"] = "broken"
     assert extra(reports).rounds == (10.0, 12.0)
     with pytest.raises(ValueError, match="no rounds"):
-        paired.bootstrap([])
+        paired.median_interval([])
 
 
 def test_a_single_round_shows_no_difference_and_no_ratio() -> None:
@@ -145,6 +158,35 @@ def test_only_a_flat_out_load_has_a_time_per_event() -> None:
     assert "s/M events" not in cost_table.markdown(rounds(8.0))  # it would be the load's own duration
 
 
+def test_reports_without_a_series_are_not_paired() -> None:
+    alone = [{name: value for name, value in each.items() if name != "series"} for each in rounds(8.0, 10.0, 12.0)]
+    assert (paired.cost_lines(alone), paired.most_rounds(alone)) == ([], (0, 0))
+    assert cost_table.markdown(alone).count("| 3 ") == 2  # each variant still has the figures of all its runs
+
+
+def of_engine(reports: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    """The reports of another engine, which has no trigger interval."""
+    config = {
+        name: value for name, value in Cell("kafka", "", "", rate=3000.0).as_json().items() if name != "trigger_ms"
+    }
+    return [{**each, "environment": {"engine": {"name": name}}, "config": config} for each in reports]
+
+
+def test_engines_are_not_compared_with_one_another() -> None:
+    spark, flink = rounds(8.0, 8.0)[::2], of_engine(rounds(8.0, 8.0)[1::2], "flink")
+    spark = [{**each, "config": Cell("kafka", "", "", rate=3000.0, trigger_ms=500).as_json()} for each in spark]
+    found = paired.settings([*spark, *flink])
+    assert (len(found), paired.differing(found)) == (2, ["engine"])
+    assert paired.cost_lines([*spark, *flink]) == []
+    table = cost_table.markdown([*spark, *flink]).splitlines()
+    assert {row.split("|")[4].strip() for row in table[2:4]} == {"flink", "spark"}
+
+
+def test_an_engine_has_no_setting_that_it_does_not_use() -> None:
+    (setting,) = paired.settings(of_engine(rounds(8.0), "flink"))
+    assert "trigger_ms" not in setting.config
+
+
 def test_series_with_the_same_seeds_keep_their_rounds() -> None:
     assert extra([*rounds(8.0), *rounds(10.0)]).rounds == (8.0, 10.0)
 
@@ -162,6 +204,11 @@ def test_each_setting_is_named_by_the_fields_that_differ() -> None:
     ]
     reported = [line.split(": ")[0] for line in paired.cost_lines(made)]
     assert reported == ["kafka, trigger 0 ms", "kafka, trigger 1,000 ms"]
+
+
+def test_a_setting_without_a_limit_says_so() -> None:
+    assert paired.with_unit("max_events_per_batch", None) == "no max events per batch"
+    assert paired.with_unit("max_events_per_batch", 200_000) == "max events per batch 200,000"
 
 
 def test_different_machines_are_different_settings() -> None:
@@ -238,7 +285,7 @@ def test_every_text_names_the_rounds_once_instead_of_an_interval() -> None:
     table = cost_table.markdown(rounds(8.0, 8.0), [BATCH])
     assert table.splitlines()[3].endswith("| 2      | 1.06x (2 rounds) |")
     assert "~" not in table
-    assert not paired.bootstrap([0.5]).shows(1.0)
+    assert not paired.median_interval([0.5]).shows(1.0)
 
 
 def test_a_single_round_has_figures_and_neither_difference_nor_ratio() -> None:
@@ -281,15 +328,15 @@ def test_a_metric_without_its_field_is_none() -> None:
 
 
 def test_the_cost_table_has_ratios_and_the_baseline_medians() -> None:
-    lines = cost_table.markdown(rounds(8.0, 10.0, 12.0, 16.0, 20.0), [BATCH]).splitlines()
+    lines = cost_table.markdown(rounds(8.0, 10.0, 12.0, 16.0, 20.0, 24.0), [BATCH]).splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    assert cells[2] == ["kafka", "at-least-once", "acknowledged", "5", "300"]
-    assert cells[3] == ["kafka", "exactly-once", "two-phase", "5", "1.04x (1.04 to 1.08)"]
-    same = cost_table.markdown(rounds(0.0, 10.0, -12.0, 0.0, 0.0), [BATCH])
+    assert cells[2] == ["kafka", "at-least-once", "acknowledged", "6", "350"]
+    assert cells[3] == ["kafka", "exactly-once", "two-phase", "6", "1.04x (1.04 to 1.08)"]
+    same = cost_table.markdown(rounds(0.0, 10.0, -12.0, 0.0, 0.0, 0.0), [BATCH])
     assert "~ 1.00x" in same
-    made = rounds(8.0, 10.0, 12.0, 16.0, 20.0, 24.0)
+    made = rounds(8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 28.0)
     made[0]["verdict"] = "unknown"
-    assert "6      | 1.04x (1.04 to 1.05), 5 rounds |" in cost_table.markdown(made, [BATCH])
+    assert "7      | 1.04x (1.04 to 1.05), 6 rounds |" in cost_table.markdown(made, [BATCH])
     alone = cost_table.markdown([report()], [BATCH])
     assert alone.splitlines()[2].endswith("| 1      | 100      |")
     assert cost_table.markdown([]) == ""
@@ -313,15 +360,15 @@ def killed(seed: int, guarantee: str, variant: str, after_ms: float | None, **ch
 def test_recoveries_are_compared_within_their_round() -> None:
     made = [
         each
-        for seed in range(6)
+        for seed in range(7)
         for each in (
             killed(seed, "at-least-once", "acknowledged", 9000.0 + 1000 * seed),
-            killed(seed, "exactly-once", "two-phase", 9500.0 + 1000 * seed, verdict="broken" if seed == 5 else "kept"),
+            killed(seed, "exactly-once", "two-phase", 9500.0 + 1000 * seed, verdict="broken" if seed == 6 else "kept"),
             killed(seed, "exactly-once", "idempotent", None),
         )
     ]
     assert paired.recovery_lines([*made, *rounds(8.0)]) == [
-        "kafka, after-commit:kill: exactly-once two-phase versus at-least-once acknowledged, 5 rounds: "
+        "kafka, after-commit:kill: exactly-once two-phase versus at-least-once acknowledged, 6 rounds: "
         "+0.5 s until new rows are seen (+0.5 to +0.5)"
     ]
     assert paired.settings(made) == {}

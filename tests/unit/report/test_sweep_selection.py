@@ -31,7 +31,7 @@ LOAD = {"rate": PROFILES["full"].rate, "sessions": 160, "warmup_s": PROFILES["fu
 VARIANTS = (("at-least-once", "acknowledged"), ("exactly-once", "two-phase"))
 
 
-def series(name: str, sink: str = "kafka", rounds: int = 5, **changes: Any) -> list[dict[str, Any]]:
+def series(name: str, sink: str = "kafka", rounds: int = 6, **changes: Any) -> list[dict[str, Any]]:
     """Rounds of two variants in one series, by default with the setting of the full comparison."""
     made = []
     for seed, (guarantee, _) in itertools.product(range(rounds), VARIANTS):
@@ -54,6 +54,11 @@ def groups_and_labels(reports: list[dict[str, Any]]) -> list[tuple[str, str]]:
 def values(reports: list[dict[str, Any]], field: str) -> list[list[Any]]:
     found = settings(reports)
     return [[setting.config[field] for setting in each.settings] for each in sweeps(found) if each.field == field]
+
+
+def test_another_engine_is_not_the_full_comparison() -> None:
+    peers = [each | {"environment": {"engine": {"name": "flink"}}} for each in series("full")]
+    assert list(map(is_full, settings([*series("full"), *peers]))) == [True, False]
 
 
 def test_the_full_comparison_is_recognised_by_its_setting() -> None:
@@ -129,7 +134,7 @@ def test_a_setting_is_named_by_its_difference_from_the_full_comparison() -> None
 def test_repeats_share_a_setting_and_exclude_probes() -> None:
     made = [*series("full"), *series("r", rate=500.0), *(each | {"probe": True} for each in series("s", rounds=3))]
     reported = about.as_json(made, matrix_of(made), configurations_of(made))
-    assert (reported["repeats"], reported["rate_probes"], reported["verdicts"]) == ("5", 6, {"kept": 20})
+    assert (reported["repeats"], reported["rate_probes"], reported["verdicts"]) == ("6", 6, {"kept": 24})
 
 
 def test_every_run_has_its_setting_on_the_page_and_in_the_list() -> None:

@@ -34,6 +34,7 @@ def report(variant: str = "two-phase", verdict: str = "kept", seed: int = 1, **c
         "batches": {"trigger_ms": 100.0},
         "faults": [],
         "seed": seed,
+        "series": "compare",
     }
     return {**made, **changes}
 
@@ -46,6 +47,12 @@ def only_row(*reports: dict[str, Any]) -> dict[str, str]:
 def test_a_kept_cell_has_its_figures() -> None:
     row = only_row(report())
     assert (row["verdict"], row["events/s"], row["p99 ms"], row["recovery s"]) == ("kept", "1,000", "7", "-")
+
+
+def test_a_verdict_names_only_what_broke_the_promise() -> None:
+    cell = {**report()["cell"], "guarantee": "at-least-once"}
+    seen = {"anomalies": {"LOSS": 1, "DUP": 2, "EXPO": 1}, "broken_by": ["LOSS"]}
+    assert only_row(report(verdict="broken", cell=cell, **seen))["verdict"] == "broken (LOSS)"
 
 
 def test_each_row_has_its_number_of_runs() -> None:

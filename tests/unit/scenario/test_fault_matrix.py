@@ -280,6 +280,7 @@ def test_each_random_kill_counts_under_the_last_point() -> None:
     reports = [killed_at_random("mid-write", None, "mid-write"), killed_at_random("after-commit")]
     assert random_kills.kills_by_point(reports) == {"mid-write": 2, "start": 1, "after-commit": 1}
     assert "75.0%" in random_kills.markdown(reports)
+    assert random_kills.table(reports)[0][3:7] == ("4", "1", "0", "2")  # all, and no kill at batch-start
     assert random_kills.markdown([report(fault("mid-write:kill"))]) == ""
 
 

@@ -39,6 +39,12 @@ def test_a_load_at_maximum_rate_keeps_its_sessions() -> None:
     assert {cell.sessions for cell in SWEEPS["trigger"].of([flat_out])} == {100}
 
 
+def test_a_sweep_of_the_rate_refuses_a_load_at_maximum_rate() -> None:
+    with pytest.raises(UserError, match="Give a number as --rate too") as refused:
+        list(SWEEPS["rate"].of([CELL, replace(CELL, rate="max", sessions=16_000)]))
+    assert refused.value.exit_code == ExitCode.USAGE
+
+
 @pytest.mark.parametrize("name", SWEEPS)
 def test_a_replayed_file_is_sent_whole_at_each_value(name: str) -> None:
     replayed = replace(CELL, workload="records", records="orders.jsonl", sessions=5)

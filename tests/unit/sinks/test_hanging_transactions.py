@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 import pytest
-from kafka.errors import ClusterAuthorizationFailedError, TopicAuthorizationFailedError
+from kafka.errors import ClusterAuthorizationFailedError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError
 
 from oncebench.delivery.errors import RefusedStart
 from oncebench.sinks.kafka.coordinator import OpenIn, Transaction
@@ -24,9 +24,12 @@ class Pretended:
         self.marked: list[tuple[OpenIn, bool]] = []
         self.fenced: list[str] = []
         self.refuses: type[Exception] | None = None
+        self.lists: list[dict[str, Any]] = []
 
-    def listed(self, prefix: str) -> list[Transaction]:
-        return [Transaction(f"{prefix}1", 11, -1, self.state)]
+    def listed(self, prefix: str, **filters: Any) -> list[Transaction]:
+        self.lists.append(filters)
+        ids = filters.get("producer_id_filters", {11})
+        return [Transaction(f"{prefix}1", 11, -1, self.state)] if 11 in ids else []
 
     def open_in(self, topic: str) -> list[OpenIn]:
         if topic != "out":
@@ -83,6 +86,34 @@ def test_foreign_and_closed_transactions_are_left_alone() -> None:
     for looks in ([theirs], []):
         world = Pretended("CompleteCommit", looks)
         assert (ended(world), world.fenced) == ([], [])
+
+
+def test_no_id_is_listed_while_nothing_is_open() -> None:
+    world = Pretended("CompleteCommit", [])
+    assert (ended(world), world.lists) == ([], [])
+
+
+def test_only_the_producers_of_open_transactions_are_listed() -> None:
+    theirs = OpenIn("out", 0, 5, 12)
+    world = Pretended("CompleteCommit", [theirs, HANGING], [theirs, HANGING], [theirs, HANGING])
+    assert ended(world) == [(HANGING, True)]
+    assert world.lists == [{"producer_id_filters": {11, 12}}]
+
+
+@pytest.mark.parametrize("ids", [0, 1])
+def test_a_missing_topic_counts_as_nothing_open_only_if_there_is_no_id(ids: int) -> None:
+    class Fresh(Pretended):
+        def open_in(self, topic: str) -> list[OpenIn]:
+            raise UnknownTopicOrPartitionError(topic)
+
+        def listed(self, prefix: str, **filters: Any) -> list[Transaction]:
+            return super().listed(prefix, **filters)[:ids]
+
+    if ids:  # its transaction may hang there, and a fence would make the coordinator forget the decision
+        with pytest.raises(UnknownTopicOrPartitionError):
+            ended(Fresh("CompleteCommit"))
+    else:
+        assert ended(Fresh("CompleteCommit")) == []
 
 
 def test_a_marker_that_arrives_late_prevents_the_fence() -> None:

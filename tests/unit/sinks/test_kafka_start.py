@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -52,10 +52,22 @@ class Cluster:
     def refuse_hidden(self, prefix: str) -> None:
         """This user may see every id."""
 
-    def listed(self, prefix: str, complete: bool = False) -> list[Transaction]:
+    def listed(
+        self,
+        prefix: str,
+        complete: bool = False,
+        producer_id_filters: Collection[int] = (),
+        state_filters: Collection[str] = (),
+    ) -> list[Transaction]:
         if complete:
             self.known |= self.returning
-        found = [replace(txn, epoch=-1) for name, txn in self.known.items() if name.startswith(prefix)]
+        found = [
+            replace(txn, epoch=-1)
+            for name, txn in self.known.items()
+            if name.startswith(prefix)
+            and (not producer_id_filters or txn.producer_id in producer_id_filters)
+            and (not state_filters or txn.state in state_filters)
+        ]
         self.lists += 1
         if self.lists % 3 == 0:
             self.completes()
@@ -242,10 +254,10 @@ def test_a_check_without_an_answer_does_not_end_the_batch(driver: Callable[..., 
     cluster = Cluster({}, set(), set())
     sink = driver(cluster)
 
-    def away(_prefix: str, complete: bool = False) -> list[Transaction]:
-        raise NotLeaderForPartitionError(complete)
+    def away(topic: str) -> list[OpenIn]:
+        raise NotLeaderForPartitionError(topic)
 
-    cluster.listed = away  # type: ignore[method-assign, assignment]
+    cluster.open_in = away  # type: ignore[method-assign]
     begins_a_batch(sink)
 
 

@@ -38,15 +38,15 @@ def rows(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_ratio_and_difference_have_interval_rounds_and_clarity() -> None:
-    base, of = rows(rounds(8.0, 10.0, 12.0, 10.0, 10.0))
-    assert of["ratio"][BATCH] == [1.04, 1.02, 1.08, 5, 1]
-    assert of["difference"][BATCH] == [10, 8, 12, 5, 1]
-    assert of["absolute"][BATCH] == [312, 108, 510, 5]
-    assert (of["runs"], base["runs"]) == ([1, 3, 5, 7, 9], [0, 2, 4, 6, 8])
+    base, of = rows(rounds(8.0, 10.0, 12.0, 10.0, 10.0, 12.0))
+    assert of["ratio"][BATCH] == [1.0325, 1.02, 1.08, 6, 1]
+    assert of["difference"][BATCH] == [10, 8, 12, 6, 1]
+    assert of["absolute"][BATCH] == [361, 108, 612, 6]
+    assert (of["runs"], base["runs"]) == ([1, 3, 5, 7, 9, 11], [0, 2, 4, 6, 8, 10])
 
 
 def test_interval_across_one_is_no_clear_difference() -> None:
-    _, of = rows(rounds(-8.0, 10.0, 12.0, -10.0, 10.0))
+    _, of = rows(rounds(-8.0, 10.0, 12.0, -10.0, 10.0, 10.0))
     assert of["ratio"][BATCH][1] is not None
     assert of["ratio"][BATCH][4] == of["difference"][BATCH][4] == 0
 
@@ -74,9 +74,9 @@ def test_baseline_is_not_compared() -> None:
 
 
 def test_sink_without_baseline_has_medians_only() -> None:
-    (only,) = rows([report(seed=seed) for seed in range(5)])
+    (only,) = rows([report(seed=seed) for seed in range(6)])
     assert set(only["ratio"].values()) == {None}
-    assert only["absolute"][BATCH] == [100, 100, 100, 5]
+    assert only["absolute"][BATCH] == [100, 100, 100, 6]
 
 
 def test_sinks_and_settings_are_never_mixed() -> None:

@@ -8,10 +8,13 @@ from typing import Any
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 from oncebench.report.comparisons.paired import Difference
 from oncebench.report.configuration import configurations_of
-from oncebench.site.answer.headline import Answer, Cost, Kills, answers_of, as_json
+from oncebench.report.measures.metrics import BY_NAME, figure
+from oncebench.report.report import read_reports
+from oncebench.site.answer.headline import Answer, Cost, Kills, answers_of, as_json, price_load, price_settings
 from oncebench.site.answer.sentences import listed, sentences
+from oncebench.site.costs import settings_of
 from oncebench.site.faults.matrix import matrix_of
-from tests import sample_reports
+from tests import ROOT, sample_reports
 from tests.unit.report.test_sweep_selection import series
 
 
@@ -19,7 +22,7 @@ def answers(reports: Sequence[Any]) -> list[Answer]:
     return answers_of(reports, matrix_of(reports), configurations_of(reports))
 
 
-def ratio(median: float, low: float, high: float, rounds: int = 5) -> Cost:
+def ratio(median: float, low: float, high: float, rounds: int = 6) -> Cost:
     return Cost(None, None, Difference(median, low, high, (median,) * rounds))
 
 
@@ -43,7 +46,31 @@ def test_prices_come_from_one_setting_for_all_sinks() -> None:
     for each in answers([*both, *alone]):
         cost = each.costs["cpu_s"].ratio
         assert cost is not None
-        assert len(cost.rounds) == 5
+        assert len(cost.rounds) == 6
+
+
+def load_of_prices(schema: int = 4, **changes: Any) -> str:
+    made = [{**each, "schema": schema} for each in series("a", rate="max", **changes)]
+    return str(as_json(answers(made), [], made, list(configurations_of(made)))["price_load"])
+
+
+def test_prices_of_a_load_without_a_warm_up_are_called_cold() -> None:
+    assert load_of_prices(sessions=100_000, warmup_s=6.0) == "saturated, 100000 sessions, warmup 6 s"
+    for made in (load_of_prices(sessions=50, warmup_s=6.0), load_of_prices(3, sessions=100_000, warmup_s=6.0)):
+        assert "warmup" not in made
+        assert "; cold: all of a load that takes some " in made
+
+
+def test_published_prices_are_called_cold_unless_a_warm_up_was_left_out() -> None:
+    reports = read_reports(ROOT / "results")
+    found = dict(settings_of(reports))
+    chosen = {setting: found[setting] for setting in price_settings(found).values()}
+    took_s = [
+        per_million * report["config"]["sessions"] * 100 / 1e6 for rounds in chosen.values() for here in rounds.values()
+        for report in here.values() if (per_million := figure(report, BY_NAME["s_per_million"])) is not None
+    ]  # fmt: skip
+    warmup_s = max(setting.config["warmup_s"] for setting in chosen)
+    assert min(took_s) > warmup_s or "cold" in str(price_load(chosen))
 
 
 def test_figure_without_a_run_is_null() -> None:

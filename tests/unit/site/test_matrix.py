@@ -6,6 +6,7 @@ from typing import Any
 
 from oncebench.report.configuration import configurations_of
 from oncebench.report.outcome import ORDER
+from oncebench.report.report import SCHEMA
 from oncebench.scenario.matrix.families import RANDOM_KILL
 from oncebench.site import about
 from oncebench.site.faults.matrix import (
@@ -73,7 +74,18 @@ def test_rows_of_batches_without_a_fault_count_in_the_only_cell_of_their_run() -
 
 def promise(*reports: dict[str, Any]) -> list[str]:
     found = matrix(*reports)
-    return list(about._promises(reports, found, dict.fromkeys((place.configuration for place in found), "")))
+    dated = [{"schema": SCHEMA, **report} for report in reports]
+    return list(about._promises(dated, found, dict.fromkeys((place.configuration for place in found), "")))
+
+
+def test_a_promise_counts_the_cells_with_the_present_protocols() -> None:
+    kill, cut = (with_rows(report(fault(each))) for each in ("after-commit:kill", "mid-write:cut-link:3"))
+    of_two = "At least {} of these cells ran with the present protocols, the others perhaps with earlier ones."
+    for schemas, expected in (((1, 1), 0), ((2, 3), 1)):
+        made = [{**each, "schema": schema} for each, schema in zip((kill, cut), schemas, strict=True)]
+        assert of_two.format(expected) in promise(*made)[0]
+    both = [{**kill, "schema": schema} for schema in (1, 3)]  # two runs of one cell
+    assert "present" not in promise(*both)[0]
 
 
 def test_a_promise_counts_every_row_of_its_runs() -> None:

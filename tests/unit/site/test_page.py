@@ -28,7 +28,7 @@ MOST_BYTES = 1_000_000
 def some() -> list[dict[str, Any]]:
     """A few reports with one of everything."""
     faulted = [each for each in sample_reports.faulted(1) if each["cell"]["sink"] == "kafka"]
-    return [*(each for each in sample_reports.healthy(5) if each["cell"]["sink"] == "kafka"), *faulted]
+    return [*(each for each in sample_reports.healthy(6) if each["cell"]["sink"] == "kafka"), *faulted]
 
 
 def stored(reports: list[dict[str, Any]]) -> list[Stored]:
@@ -141,6 +141,11 @@ def test_page_sources_are_small_used_and_described(path: Path) -> None:
     assert text.startswith(("// ", "/* ", "<!doctype html>")), "a source begins with a comment on its purpose"
 
 
+def test_the_headline_says_that_a_ratio_is_a_median_of_ratios() -> None:
+    note = (TEMPLATE / "headline.js").read_text().partition("function headlineNote")[2].partition("\n}")[0]
+    assert "A ratio is the median of the rounds' ratios" in note
+
+
 def test_csv_tables_have_a_line_for_each_run_cell_and_cost() -> None:
     made = some()
     runs = list(csv.DictReader(io.StringIO(csv_tables.runs(stored(made)))))
@@ -151,7 +156,7 @@ def test_csv_tables_have_a_line_for_each_run_cell_and_cost() -> None:
     costs = list(csv.DictReader(io.StringIO(csv_tables.costs(made))))
     (row,) = (each for each in costs if (each["variant"], each["metric"]) == ("two-phase", "p99_ms"))
     assert float(row["ratio low"]) <= float(row["ratio"]) <= float(row["ratio high"])
-    assert row["rounds"] == "5"
+    assert row["rounds"] == "6"
 
 
 def test_table_without_content_is_removed(tmp_path: Path) -> None:
@@ -211,7 +216,7 @@ def test_a_series_with_other_engines_has_a_table_of_its_own(tmp_path: Path) -> N
     assert shown["rows"][0]["commands"] == [flink["reproduce"]]
     assert shown["files"] == ["engines/headline.jsonl"]
     assert [row["behind"] for row in shown["rows"]] == [False, False]
-    assert any(note.startswith("*: no price.") for note in shown["notes"])
+    assert any(note.startswith("†: no price.") for note in shown["notes"])
 
 
 def test_a_run_in_two_files_is_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from statistics import median
 from typing import Any
@@ -10,10 +11,13 @@ import pytest
 
 from oncebench.report.comparisons.paired import BASELINE, settings
 from oncebench.report.comparisons.sweep_selection import full_of
+from oncebench.report.configuration import configurations_of
 from oncebench.report.outcome import is_healthy
 from oncebench.report.report import read_reports
 from oncebench.report.tables import fault_matrix
 from oncebench.report.tables.recovery_table import outages_of
+from oncebench.site import about
+from oncebench.site.faults.matrix import matrix_of
 from tests import ROOT
 
 
@@ -41,6 +45,18 @@ def test_published_guarantees_of_a_sink_share_one_setting() -> None:
         if any(BASELINE in here and len(here) > 1 for here in found[setting].values())
     }  # fmt: skip
     assert comparable >= {"delta", "files-jsonl", "files-parquet", "kafka", "postgres"}
+
+
+def test_readme_and_the_page_of_costs_count_the_cells_as_the_page_does() -> None:
+    reports = read_reports(ROOT / "results")
+    promises = about.as_json(reports, matrix_of(reports), configurations_of(reports))["promises"]
+    found = re.match(r"Exactly-once was kept in (\d+) of (\d+) cells.*?At least (\d+) of these cells", promises[0])
+    assert found is not None
+    kept, cells, present = found.groups()
+    for page in ("README.md", "docs/what_it_costs.md"):
+        text = " ".join((ROOT / page).read_text().split())
+        assert f"in {kept} of {cells} " in text
+        assert f"At least {present} of these cells ran with the present protocols" in text
 
 
 def test_the_page_has_the_published_shares_of_observation() -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicPartition
 
 from oncebench.delivery.contract import WHOLE_BATCH, Holder, Mark
-from oncebench.delivery.errors import AnotherDriver
+from oncebench.delivery.errors import AnotherDriver, OlderDriver
 from oncebench.delivery.failures.cause import not_claimed
 from oncebench.delivery.failures.kafka import named, of_error
 from oncebench.sinks.kafka.markers import LIMIT_S, Noted, Offsets, member_of
@@ -56,17 +56,34 @@ def note_fenced(offsets: Offsets, names: Names, generation: int) -> None:
 
 
 def stop_if_older(newest: Noted | None, names: Names) -> None:
-    """Raises AnotherDriver if the published generation is another driver's."""
-    if newest is not None and (newest.number > names.generation or newest.driver != names.driver):
-        raise AnotherDriver(
-            f"generation {newest.number} of sink_id {names.sink_id} has taken over: a newer start, or `oncebench "
-            f"transactions`. This process belongs to generation {names.generation} and stops; if both numbers are "
-            "equal, their checkpoints are copies of one. Let only one driver run per sink_id."
+    """Stops a process whose driver is not the published one.
+
+    Raises:
+        AnotherDriver: a driver of this or a newer generation has published its name.
+        OlderDriver: an older start has published its generation late, over this driver's; a restart publishes a newer.
+    """
+    if newest is None or (newest.number <= names.generation and newest.driver == names.driver):
+        return
+    if newest.number < names.generation:
+        raise OlderDriver(
+            f"an older start of sink_id {names.sink_id} has published generation {newest.number} late, over generation "
+            f"{names.generation}, whose process stops here. If a job with a copy of the checkpoint runs, let only one "
+            "run per sink_id. Otherwise start again."
         )
+    raise AnotherDriver(
+        f"generation {newest.number} of sink_id {names.sink_id} has taken over: a newer start, or `oncebench "
+        f"transactions`. This process belongs to generation {names.generation} and stops; if both numbers are "
+        "equal, their checkpoints are copies of one. Let only one driver run per sink_id."
+    )
 
 
 def _claimed(noted: Noted | None) -> dict[int, Mark]:
     return {} if noted is None else {WHOLE_BATCH: Mark(noted.number - 1, 0, None, noted.driver)}
+
+
+def _raise_error(answer: TopicPartition) -> None:
+    if answer.error is not None:
+        raise KafkaException(answer.error)
 
 
 class Claims:
@@ -89,23 +106,30 @@ class Claims:
     def put(self, batch: int) -> None:
         """Notes that a batch is claimed.
 
+        The published name is read before, because an overtaken driver must not replace the note of its successor, and
+        after, because a successor may have come in between.
+
         Raises:
-            AnotherDriver: another driver has published its name.
+            AnotherDriver, OlderDriver: another driver has published its name, see `stop_if_older`.
             DeliveryFailed: the cluster does not answer, or refuses; nothing of the batch was written.
         """
         place = TopicPartition(self._names.topic, 0)
         try:
+            stop_if_older(self._published(place), self._names)
             note = json.dumps({"driver": self._names.driver})
             claim = TopicPartition(place.topic, 0, batch + 1, metadata=note)
-            noted = self._noting.commit(offsets=[claim], asynchronous=False)
-            (newest,) = self._reading.committed([place], timeout=LIMIT_S)
-            for each in (*noted, newest):
-                if each.error is not None:
-                    raise KafkaException(each.error)
+            (noted,) = self._noting.commit(offsets=[claim], asynchronous=False)
+            _raise_error(noted)
+            newest = self._published(place)
         except KafkaException as error:
             cause = named(of_error(error), self._names.topic, self._names.sink_id)
             raise not_claimed(cause, f"in the cluster: {error.args[0]}", batch) from error
-        stop_if_older(None if newest.offset < 0 else Noted(newest.offset, newest.metadata or ""), self._names)
+        stop_if_older(newest, self._names)
+
+    def _published(self, place: TopicPartition) -> Noted | None:
+        (newest,) = self._reading.committed([place], timeout=LIMIT_S)
+        _raise_error(newest)
+        return None if newest.offset < 0 else Noted(newest.offset, newest.metadata or "")
 
     def close(self) -> None:
         """Closes the connections."""

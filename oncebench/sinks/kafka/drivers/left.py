@@ -71,7 +71,7 @@ class KafkaTransactions:
     def look(self) -> list[Left]:
         prefix = self._names.prefix
         self._coordinator.refuse_hidden(prefix)
-        working = [txn.transactional_id for txn in self._coordinator.listed(prefix) if txn.state in AT_WORK]
+        working = [txn.transactional_id for txn in self._coordinator.listed(prefix, state_filters=AT_WORK)]
         found = [self._left(txn) for txn in self._coordinator.describe(working).values() if txn.state in AT_WORK]
         notes = DecisionNotes(self._offsets)
         hanging = set(find_hanging(self._coordinator, prefix, self._topics).values())

@@ -1,0 +1,63 @@
+"""`oncebench batches`: prints what is counted, and an interruption has its own exit code."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from oncebench.cli import cli
+from oncebench.commands import batches
+from oncebench.errors import ExitCode
+
+ARM = "files-jsonl.at-least-once.acknowledged"
+
+
+def called(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, rounds: range, *words: str, interrupted: bool = False
+) -> Result:
+    """Calls the command with a run that has timed these rounds."""
+
+    @contextmanager
+    def no_lab(*_: Any) -> Iterator[None]:
+        yield None
+
+    def run(_lab: None, work: Path, _wanted: int, stopped: Callable[[], bool]) -> None:
+        lines = [json.dumps({"round": number, "arm": ARM, "ms": 5.0}) for number in rounds]
+        (work / "batches.jsonl").write_text("".join(f"{line}\n" for line in lines))
+        if interrupted:
+            signal.raise_signal(signal.SIGINT)
+            assert stopped()
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(batches, "open_lab", no_lab)
+    monkeypatch.setattr(batches, "_write_arm", lambda *_: None)
+    monkeypatch.setattr(batches, "_run", run)
+    return CliRunner().invoke(
+        cli, ["batches", "--sink", "files-jsonl", "--only", "acknowledged", "--rounds", "4", *words]
+    )
+
+
+def test_an_interruption_prints_what_was_timed_and_exits_with_130(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = called(monkeypatch, tmp_path, range(-20, 2), interrupted=True)
+    assert done.exit_code == ExitCode.INTERRUPTED
+    assert "| acknowledged | 5.0 " in done.stdout
+    assert "interrupted: 2 of 4 batches done after the warm-up" in done.stderr
+
+
+def test_an_interruption_of_the_warm_up_prints_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = called(monkeypatch, tmp_path, range(-20, -5), interrupted=True)
+    assert (done.exit_code, done.stdout) == (ExitCode.INTERRUPTED, "")
+
+
+def test_json_has_no_rounds_of_the_warm_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = called(monkeypatch, tmp_path, range(-20, 4), "--json")
+    assert (done.exit_code, [json.loads(line)["round"] for line in done.stdout.splitlines()]) == (0, [0, 1, 2, 3])
