@@ -79,7 +79,7 @@ class Commands(click.Group):
             return name, command, rest
         own = copy(command)
         own.params = [_with_variable(name, param) for param in command.params]
-        if not {"-h", "--help"} & set(rest):
+        if not ctx.resilient_parsing and not {"-h", "--help"} & set(rest):  # shell completion parses, too
             _refuse_unknown(name, (str(param.envvar) for param in own.params))
         return name, own, rest
 

@@ -245,8 +245,7 @@ class Batch:
         if not self.results and self.rows.rdd.getNumPartitions():
             raise OlderDriver(  # `oncebench.jobs.batches` checks that the other one is older
                 f"batch {self.id}: another driver has written this batch to the sink since this driver started. This "
-                "driver stops and has written nothing more. Let only one driver run per checkpoint; if none runs, "
-                "start one."
+                "driver stops and has written nothing more. Start again: the replay finishes the batch."
             )
         self.failpoint("after-prepare")
         return self.results

@@ -41,7 +41,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-# In the order of a batch. Every guarantee reaches every point. Where a protocol lacks a step (a decision under
+# In the order of a batch. Every guarantee reaches every point, but `mid-commit` of two-phase only in a batch with rows
+# in several partitions (if the job has several). Where a protocol lacks a step (a decision under
 # at-least-once, for example), the points around it coincide.
 POINTS = (
     "batch-start",

@@ -104,7 +104,7 @@ class Batches:
         if self._first and not self._journal.is_claimed(batch):
             return found
         return AnotherDriver(
-            f"batch {batch}: another driver has taken it or the sink_id, and its checkpoint may be a copy of "
+            f"batch {batch}: another driver has taken this batch or the sink_id, perhaps with a copy of "
             f"{self._journal.checkpoint}. This driver stops and has written nothing more. Let only one driver run per "
             "sink_id; if none runs, start one."
         )

@@ -184,8 +184,9 @@ def _guarded(batches: Batches, target: Target, tasks: int, watch: Watch) -> Each
         if not has_planned(target.checkpoint, number):
             raise _another_checkpoint(f"batch {number} is not in {target.checkpoint}/offsets")
         if not checked:  # a query has a copy of the session, made at its start
-            context = rows.sparkSession.sparkContext
-            if context.getLocalProperty("sql.streaming.queryId") != query_id(target.checkpoint):
+            query = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+            # None: with PYSPARK_PIN_THREAD=false this thread has no thread of its own in the JVM.
+            if query is not None and query != query_id(target.checkpoint):
                 raise _another_checkpoint(f"{target.checkpoint}/metadata has another id than the query")
             refuse_unfit_settings(rows, target.kind.commits_per_task(target.support), target.kind.spark)
             if tasks_per_batch(rows) != tasks:

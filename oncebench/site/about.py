@@ -18,7 +18,7 @@ from oncebench.report.schema import Report
 from oncebench.site.faults.matrix import HEALTHY, Matrix, worst
 
 GB = 1e9
-# The schema of reports since which every run had the present protocols. Some runs before it had them, too, but their
+# The schema of reports since which every run had the current protocols. Some runs before it had them, too, but their
 # reports do not show it.
 PRESENT_PROTOCOLS_SINCE = 3
 NEVER = str(2**63 - 1)  # Kafka's value for a flush interval that never elapses
@@ -66,12 +66,12 @@ def _promises(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Any
         parts = [f"{kept}{f' ({others})' if others else ''}."]
         if (present := with_present_protocols(reports, cells)) < len(cells):
             older = "the others perhaps with earlier ones"
-            parts.append(f"At least {present:,} of these cells ran with the present protocols, {older}.")
+            parts.append(f"At least {present:,} of these cells ran with the current protocols, {older}.")
         yield " ".join([*parts, *counts])
 
 
 def with_present_protocols(reports: Sequence[Report], cells: Matrix) -> int:
-    """The number of cells with a run whose report shows that it had the present protocols."""
+    """The number of cells with a run whose report shows that it had the current protocols."""
     return sum(
         any(reports[entry.run].get("schema", 1) >= PRESENT_PROTOCOLS_SINCE for entry in entries)
         for entries in cells.values()

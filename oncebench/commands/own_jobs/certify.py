@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 import sys
 import time
 from collections import Counter
@@ -29,6 +30,9 @@ from oncebench.delivery.errors import PipelineError
 from oncebench.errors import ExitCode, Interrupted, UserError
 from oncebench.experiments.workspace import Workspace
 from oncebench.report.results import LOCAL, Results, stamp
+
+# A value that `string.Template` takes from the environment.
+_VARIABLE = re.compile(r"\$(\w+|\{\w+\})")
 
 
 @click.command(cls=GroupedCommand)
@@ -242,7 +246,7 @@ def _refuse_open_secret(name: str, value: str) -> None:
     Raises:
         UserError: the name is that of a secret, and the value names no environment variable (exit code 2).
     """
-    if SECRET.search(name) and "$" not in value:
+    if SECRET.search(name) and not _VARIABLE.fullmatch(value):
         raise UserError(
             f"--option {name}: a command line and the certificate would show the secret. Store it in an environment "
             f"variable, and give the variable's name: --option '{name}=$MY_SECRET'",

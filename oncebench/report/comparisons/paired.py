@@ -2,9 +2,9 @@
 
 Promise: pure functions of reports. A run is compared only with runs of its own round: same sink, load, settings and
 seed. A machine that becomes slower or faster meanwhile therefore changes both runs. Rounds of several series are never
-mixed. The interval (95 %) reaches from one of the rounds' differences to another, and its level is exact. It is wide
-with few rounds. An interval that crosses zero shows no difference. Fewer than FEWEST_ROUNDS rounds have no interval and
-show nothing. A single round has neither a difference nor a ratio.
+mixed. The interval reaches from one of the rounds' differences to another. Its level is at least 95 %, whatever the
+distribution. It is wide with few rounds. An interval that crosses zero shows no difference. Fewer than FEWEST_ROUNDS
+rounds have no interval and show nothing. A single round has neither a difference nor a ratio.
 What can go wrong: a run without a meaningful speed (`metrics.why_no_speed`) is left out, together with its round. So is
 a pair of runs whose loads differ.
 """

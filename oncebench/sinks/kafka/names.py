@@ -10,6 +10,8 @@ import os
 import uuid
 from dataclasses import dataclass
 
+from oncebench.delivery.errors import RefusedStart
+
 
 @dataclass(frozen=True)
 class Names:
@@ -62,6 +64,20 @@ def marker_group(sink_id: str, partition: int) -> str:
 def transactional_ids(sink_id: str) -> str:
     """Returns the prefix of every transactional id of a sink_id."""
     return f"{sink_id}.txn."
+
+
+def refuse_shared_ids(sink_id: str) -> None:
+    """Refuses a sink_id whose transactional ids would also belong to another sink_id.
+
+    Raises:
+        RefusedStart: the name of the other one is a part of this one's.
+    """
+    other = f"{sink_id}.".partition(transactional_ids(""))[0]
+    if other != f"{sink_id}.":
+        raise RefusedStart(
+            f"sink_id is {sink_id!r}, and must not have the part `.txn`: a job with sink_id {other!r} would end this "
+            "job's transactions. Rename it; a job that has run also needs a new checkpoint and output."
+        )
 
 
 def generation_of(sink_id: str, transactional_id: str) -> int | None:

@@ -56,7 +56,7 @@ from oncebench.sinks.kafka.drivers.claims import Claims, fenced_before, holder, 
 from oncebench.sinks.kafka.drivers.left import LEFT_OPEN
 from oncebench.sinks.kafka.hanging_transactions import OFFSETS_TOPIC, DecisionNotes, end_hanging_transactions, settle
 from oncebench.sinks.kafka.markers import Offsets, is_committed, newest_marks, publish_generation, restore_marks, undone
-from oncebench.sinks.kafka.names import Names, generation_of
+from oncebench.sinks.kafka.names import Names, generation_of, refuse_shared_ids
 from oncebench.sinks.kafka.rows.append import Appender
 from oncebench.sinks.kafka.rows.limits import RAISE_LIMIT, UNKNOWN, Limits, transaction_limits
 from oncebench.sinks.kafka.rows.produce import Target
@@ -162,6 +162,7 @@ class KafkaSink(Sink):
         if not self._transactional:
             return
         self._check_timeout()
+        refuse_shared_ids(self._names.sink_id)
         self._coordinator = Coordinator.of(self._client)
         self._coordinator.refuse_hidden(self._names.prefix)
         follows = self._publish_generation(generation)
@@ -203,14 +204,9 @@ class KafkaSink(Sink):
         if time.monotonic() > self._next_check_at:
             self._check_hanging_transactions()
         return TransactionalWriter(
-            self._client,
-            self._names,
-            self._timeout_ms,
-            commits,
-            dict(self._ended),
-            frozenset(self._retired),
+            self._client, self._names, self._timeout_ms, commits, dict(self._ended), frozenset(self._retired),
             self._limits,
-        )
+        )  # fmt: skip
 
     def _check_hanging_transactions(self) -> None:
         """Ends hanging transactions. A failure is logged, and the next check tries again.

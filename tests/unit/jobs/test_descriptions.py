@@ -110,7 +110,6 @@ def test_rows_of_spark_connect_are_refused_by_name(tmp_path: Path) -> None:
         (KAFKA, {"on_lost": "DROP"}, "on_lost is 'DROP', and must be one of: rewrite, drop"),
         (KAFKA, {"checkpoint": "hdfs://name/checkpoint"}, "a URI"),
         (KafkaSink("out", bootstrap_servers="b:1", sink_id="a b"), {}, "sink_id is 'a b'"),
-        (KafkaSink("out", bootstrap_servers="b:1", sink_id="a.txn"), {}, "sink_id is 'a.txn'"),
         (FilesSink("out", sink_id="a", form="orc"), {}, "there is no sink 'files-orc'. Name one of: .*files-parquet"),
     ],
 )

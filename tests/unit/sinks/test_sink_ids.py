@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from oncebench.delivery.errors import RefusedStart
-from oncebench.sinks.kafka.names import Names, transactional_ids
+from oncebench.sinks.kafka.names import Names, refuse_shared_ids, transactional_ids
 from oncebench.sinks.sink_ids import refuse_unfit_sink_id
 
 
 @pytest.mark.parametrize("sink_id", ["orders-1", "a.b", "a.txns", "atxn", "txn", "a_txn.b", "A.9"])
 def test_a_name_is_taken(sink_id: str) -> None:
     refuse_unfit_sink_id(sink_id)
+    refuse_shared_ids(sink_id)
 
 
 @pytest.mark.parametrize("sink_id", ["", "a b", "a/b", "a\n", "ä"])
@@ -24,5 +25,5 @@ def test_a_text_that_is_no_name_is_refused(sink_id: str) -> None:
 def test_a_sink_id_whose_transactions_another_one_would_end_is_refused(sink_id: str) -> None:
     other = sink_id.partition(".txn")[0]
     assert Names(sink_id, 1, "out").fresh_id().startswith(transactional_ids(other))
-    with pytest.raises(RefusedStart, match=r"^sink_id is .* may not have the part `.txn`"):
-        refuse_unfit_sink_id(sink_id)
+    with pytest.raises(RefusedStart, match=rf"must not have the part `.txn`: a job with sink_id '{other}' would end"):
+        refuse_shared_ids(sink_id)

@@ -80,7 +80,7 @@ def promise(*reports: dict[str, Any]) -> list[str]:
 
 def test_a_promise_counts_the_cells_with_the_present_protocols() -> None:
     kill, cut = (with_rows(report(fault(each))) for each in ("after-commit:kill", "mid-write:cut-link:3"))
-    of_two = "At least {} of these cells ran with the present protocols, the others perhaps with earlier ones."
+    of_two = "At least {} of these cells ran with the current protocols, the others perhaps with earlier ones."
     for schemas, expected in (((1, 1), 0), ((2, 3), 1)):
         made = [{**each, "schema": schema} for each, schema in zip((kill, cut), schemas, strict=True)]
         assert of_two.format(expected) in promise(*made)[0]

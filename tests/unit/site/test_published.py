@@ -56,7 +56,7 @@ def test_readme_and_the_page_of_costs_count_the_cells_as_the_page_does() -> None
     for page in ("README.md", "docs/what_it_costs.md"):
         text = " ".join((ROOT / page).read_text().split())
         assert f"in {kept} of {cells} " in text
-        assert f"At least {present} of these cells ran with the present protocols" in text
+        assert f"At least {present} of these cells ran with the current protocols" in text
 
 
 def test_the_page_has_the_published_shares_of_observation() -> None:

@@ -151,14 +151,14 @@ def test_every_sink_has_both_medians_and_the_upper_end_of_what_is_unclear() -> N
         ("Parquet", "files-parquet", TWO_PHASE),
     ):  # fmt: skip
         rounds = of(sink, FAMILY_26, **STEADY)
-        medians = f"{value(rounds, 'p50_ms'):.0f} and {value(rounds, 'p50_ms', variant):.0f} ms"
-        ends = f"up to {end(rounds, 'p50_ms', variant)} times; the p99 up to {end(rounds, 'p99_ms', variant)})"
-        assert f"{name}: {medians}" in latency
-        assert ends in latency
+        medians = [f"{value(rounds, 'p50_ms', each):.0f}" for each in (BASELINE, variant)]
+        text = " ms, and ".join(medians) + " ms under `two-phase`" if sink == "kafka" else " and ".join(medians) + " ms"
+        ends = f"(p50 {end(rounds, 'p50_ms', variant)}, p99 {end(rounds, 'p99_ms', variant)})"
+        assert f"{name}: {text} {ends}" in latency
         assert end(rounds, "p50_ms", variant) in words(README, "- **What it costs.**", "- **Why")
     rounds = of("kafka", FAMILY_26, **STEADY)
-    ends = "; ".join(end(rounds, name, IDEMPOTENT) for name in ("p50_ms", "p99_ms"))
-    assert f"{value(rounds, 'p50_ms', IDEMPOTENT):.0f} ms (`idempotent`, {ends})" in latency
+    ends = ", ".join(f"{name[:3]} {end(rounds, name, IDEMPOTENT)}" for name in ("p50_ms", "p99_ms"))
+    assert f"{value(rounds, 'p50_ms', IDEMPOTENT):.0f} ms under `idempotent` ({ends})" in latency
 
 
 def named() -> Iterator[str]:
@@ -173,7 +173,7 @@ def named() -> Iterator[str]:
         yield f"{found.median:.0f} ms {where} ({found.low:.0f} to {found.high:.0f})"
     delta = of("delta", FAMILY_26, **STEADY)
     latency = " and ".join(f"{value(delta, 'p50_ms', each):,.0f}" for each in (BASELINE, IDEMPOTENT))
-    yield f"{latency} ms, a clear difference ({times(delta, 'p50_ms', IDEMPOTENT).partition('(')[2][:-1]} times)"
+    yield f"{latency} ms, a clear difference (p50 {times(delta, 'p50_ms', IDEMPOTENT).partition('(')[2][:-1]})"
     ends = [end(of(sink, **SMALL_BATCHES), "cpu_s", TWO_PHASE) for sink in ("kafka", "postgres", "files-jsonl")]
     yield f"up to {ends[0]} times into Kafka (`two-phase`), {ends[1]} into PostgreSQL and {ends[2]} into JSON lines"
     saved = [f"{1 - 1 / float(each):.0%}".replace("%", " %") for each in ends]

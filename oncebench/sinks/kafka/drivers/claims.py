@@ -66,9 +66,9 @@ def stop_if_older(newest: Noted | None, names: Names) -> None:
         return
     if newest.number < names.generation:
         raise OlderDriver(
-            f"an older start of sink_id {names.sink_id} has published generation {newest.number} late, over generation "
-            f"{names.generation}, whose process stops here. If a job with a copy of the checkpoint runs, let only one "
-            "run per sink_id. Otherwise start again."
+            f"an older start of sink_id {names.sink_id} (generation {newest.number}) has taken it after this one "
+            f"(generation {names.generation}), which stops. If another job runs with a copy of the checkpoint, end "
+            "that job first. Then start again."
         )
     raise AnotherDriver(
         f"generation {newest.number} of sink_id {names.sink_id} has taken over: a newer start, or `oncebench "
