@@ -39,7 +39,11 @@ def made(spark: SparkSession) -> DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("sink", "format"), [("files-jsonl", "json"), ("files-parquet", "parquet"), ("delta", "delta")]
+    ("sink", "format"),
+    [
+        ("files-jsonl", "json"),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in (("files-parquet", "parquet"), ("delta", "delta"))),
+    ],
 )
 def test_any_name_is_carried_and_a_replay_is_compared(
     spark: SparkSession, tmp_path: Path, sink: str, format: str

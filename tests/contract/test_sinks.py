@@ -77,7 +77,7 @@ exact = pytest.mark.parametrize("case", EXACT, ids=called)
 unnumbered = pytest.mark.parametrize(
     "case",
     [
-        pytest.param(each, marks=pytest.mark.slow if each[0] in ("delta", "files-parquet") else ())
+        pytest.param(each, marks=() if each[0] == "kafka" else pytest.mark.slow)
         for each in DECLARED
         if not SINKS[each[0]].commits_per_task(each[1])
     ],

@@ -38,7 +38,9 @@ def check(output: Output, noted: int) -> None:
         OutputChecks(target, driver.journal, Gaps(folder, None), Places(folder)).after_sink(driver.sink)
 
 
-@pytest.mark.parametrize("case", EXACT, ids=called)
+@pytest.mark.parametrize(  # a commit of Delta takes seconds
+    "case", [pytest.param(each, marks=pytest.mark.slow if each[0] == "delta" else ()) for each in EXACT], ids=called
+)
 def test_an_output_without_a_committed_batch_refuses_the_start(make: Make, case: tuple[str, Support]) -> None:
     output = make(*case)
     assert output.deliver(0, batch(0))

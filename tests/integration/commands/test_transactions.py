@@ -37,7 +37,6 @@ pytestmark = pytest.mark.integration
 
 LIMIT_S = 60
 NOTHING = "no open transactions\n"
-SINKS = ("kafka", "postgres")
 
 
 class World:
@@ -137,7 +136,7 @@ def on_postgres(server: PostgresServer, tmp_path: Path, monkeypatch: pytest.Monk
     return World(SmallJob("postgres", name, name, str(tmp_path / "checkpoint")), [], visible)
 
 
-@pytest.fixture(params=SINKS)
+@pytest.fixture(params=["kafka", pytest.param("postgres", marks=pytest.mark.slow)])
 def world(request: pytest.FixtureRequest) -> World:
     found = request.getfixturevalue(f"on_{request.param}")
     assert isinstance(found, World)

@@ -20,15 +20,16 @@ pytestmark = [pytest.mark.integration, pytest.mark.spark]
 SMALL = Cell("", EXACTLY_ONCE, "", rate=1000.0, sessions=100, max_events_per_batch=1000, warmup_s=0.0)
 
 
+@pytest.mark.slow  # `test_sinks` starts two copies at once, and `test_kafka_sink` fences writers
 @pytest.mark.timeout(900)  # three starts of Spark
 @pytest.mark.parametrize(
     ("sink", "variant", "stopped_at", "fenced"),
     [
         ("kafka", "two-phase", "after-prepare", True),
-        pytest.param("kafka", "idempotent", "after-prepare", True, marks=pytest.mark.slow),
+        ("kafka", "idempotent", "after-prepare", True),
         # It prepares nothing: this is before its commit.
-        pytest.param("delta", "idempotent", "before-prepare", True, marks=pytest.mark.slow),
-        pytest.param("broken-kafka", "no-fencing", "after-prepare", False, marks=pytest.mark.slow),
+        ("delta", "idempotent", "before-prepare", True),
+        ("broken-kafka", "no-fencing", "after-prepare", False),
     ],
 )
 def test_a_zombie_neither_doubles_nor_loses_and_says_why_it_dies_unless_nothing_fences_it(
