@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 from pyspark.sql import Row
 
 from oncebench.delivery.batch import Batch
-from oncebench.delivery.decisions import commit
-from oncebench.delivery.protocols import exactly_once_two_phase
-from oncebench.delivery.journal import Journal
-from pipeline.sessions import Sessions, finished_session
 from oncebench.delivery.contract import Sink
+from oncebench.delivery.decisions import commit
+from oncebench.delivery.journal import Journal
+from oncebench.delivery.protocols import exactly_once_two_phase
+from pipeline.sessions import Sessions, finished_session
 from proofs.mutants.small_run import QuarantineList
 from proofs.mutants.small_spark import PARTITIONS, Spark
 

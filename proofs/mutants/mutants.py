@@ -11,22 +11,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from oncebench.record import Record
+from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 from oncebench.delivery.decisions import DROP
 from oncebench.delivery.protocols import at_least_once
-from oncebench.sinks.kafka.broken import taken_as_done, without_journal, without_marker
-from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
+from oncebench.record import Record
 from oncebench.sinks.files.sink import FileSink
-from proofs.mutants import histories as histories
+from oncebench.sinks.kafka.broken import taken_as_done, without_journal, without_marker
+from proofs.mutants import histories
 from proofs.mutants.delivery import (
     BeginsNewCheckpoint,
-    CommitsWhenRead,
     CommitsFirst,
-    RedistributesRows,
+    CommitsWhenRead,
     CopiesNothing,
     EmitsUnfinishedSessions,
-    UsesTheClock,
+    RedistributesRows,
     RenumbersReplays,
+    UsesTheClock,
     claimed_late,
     done_by_number,
     not_compared,
@@ -34,16 +34,16 @@ from proofs.mutants.delivery import (
 )
 from proofs.mutants.sinks import (
     FLIPPING,
+    IgnoresFailures,
     InPlace,
     MarksLater,
-    NeverForced,
+    NamedAnew,
     NeverChecks,
+    NeverForced,
+    NotHidden,
     RemembersFew,
-    IgnoresFailures,
     RemovesNothing,
     RemovesTooMuch,
-    NotHidden,
-    NamedAnew,
     cut_the_power,
     files_with,
     lose_what_is_prepared,

@@ -28,6 +28,7 @@ from math import ceil
 from pathlib import Path
 
 import pytest
+from mutation_outcomes import changed_lines, is_done, store
 from mutmut import __main__ as mutmut
 from mutmut.configuration import config
 from mutmut.mutation.data import SourceFileMutationData
@@ -36,8 +37,6 @@ from mutmut.state import state
 from mutmut.stats import load_stats, save_stats
 from mutmut.utils.file_utils import walk_mutatable_files
 from mutmut.utils.format_utils import mangled_name_from_mutant_name
-
-from mutation_outcomes import changed_lines, is_done, store
 
 KILLED = 1  # pytest's exit code when a test has failed
 NO_TESTS = 33  # mutmut's code for a function that no test runs
@@ -113,7 +112,8 @@ class Loop:
 def learn(session: pytest.Session) -> None:
     """Finds which tests run which function, and each test's processor time.
 
-    Data that mutmut has stored is reused. One test of each file always runs, so that lazy imports happen before the forks.
+    Data that mutmut has stored is reused. One test of each file always runs, so that lazy imports happen before the
+    forks.
     """
     set_mutant_under_test("stats")
     files: set[Path] = set()

@@ -37,7 +37,10 @@ def main(arguments: list[str]) -> None:
 
 def _line(name: str, files: list[str]) -> str:
     found = outcomes(ROOT)
-    made, alive = (sum(count) for count in zip(*((found[file]["mutants"], len(found[file]["survivors"])) for file in files), strict=True))
+    made, alive = (
+        sum(count)
+        for count in zip(*((found[file]["mutants"], len(found[file]["survivors"])) for file in files), strict=True)
+    )
     return f"| {name} | {made:,} | {made - alive:,} | {alive} | {(made - alive) / made:.1%} |"
 
 

@@ -13,17 +13,17 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from pipeline.rows import KEY, ROW
 from oncebench.delivery import digest
+from oncebench.delivery.contract import Sink, SinkSettings, Support, TaskView, Writer
 from oncebench.delivery.errors import CommitUncertain
 from oncebench.sinks.files.broken import VisibleNames
-from oncebench.delivery.contract import Sink, SinkSettings, Support, TaskView, Writer
-from oncebench.sinks.files.sink import FileSink, FileWriter, Names
-from oncebench.sinks.files.formats import JSON_LINES, lines_of
 from oncebench.sinks.files.folder import PENDING, names_in
+from oncebench.sinks.files.formats import JSON_LINES, lines_of
 from oncebench.sinks.files.reader import read_folder
+from oncebench.sinks.files.sink import FileSink, FileWriter, Names
 from oncebench.sinks.reader import Rows, Snapshots
 from oncebench.sinks.sqlite.sink import _MARK, MarkedWriter, SqliteSink, connect, transaction
+from pipeline.rows import KEY, ROW
 from proofs.mutants.small_run import FAULT_BATCH, Died, Run
 
 Opens = Callable[[SinkSettings], Sink]
@@ -42,7 +42,9 @@ class Changed:
     change: Change
 
     def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
-        return self.writer.write(task, self._changed(rows) if (task.batch, task.partition) == (FAULT_BATCH, 0) else rows)
+        return self.writer.write(
+            task, self._changed(rows) if (task.batch, task.partition) == (FAULT_BATCH, 0) else rows
+        )
 
     def _changed(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield self.change(together(rows))
@@ -218,7 +220,7 @@ def _values(rows: Iterator[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
 
 
 def _insert(connection: Any, values: list[tuple[Any, ...]]) -> None:
-    connection.executemany(f"INSERT INTO rows ({', '.join(ROW)}) VALUES (?, ?, ?, ?, ?, ?)", values)
+    connection.executemany(f"INSERT INTO rows ({', '.join(ROW)}) VALUES (?, ?, ?, ?, ?, ?)", values)  # noqa: S608 - names of our own columns
 
 
 def sqlite_with(writer: type[MarkedWriter]) -> Opens:

@@ -21,28 +21,28 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from oncebench.record import FINAL, OBSERVED, Record
-from oncebench.record.json_lines import Lines, read_lines
-from oncebench.record.streams import Stream
-from pipeline.config import PipelineConfig
-from oncebench.delivery.protocols import Protocol, protocol_of
+from oncebench.delivery.contract import Sink, SinkSettings
 from oncebench.delivery.errors import PipelineError
 from oncebench.delivery.failpoints import Failpoints
 from oncebench.delivery.journal import open_journal
+from oncebench.delivery.protocols import Protocol, protocol_of
 from oncebench.delivery.quarantine import Quarantine
 from oncebench.jobs.batches import Batches
 from oncebench.jobs.start import identity_of, refuse_older_checkpoint
 from oncebench.kafka_access.access import KafkaAccess
-from pipeline.progress import Progress
-from pipeline.sessions import Sessions
-from pipeline.sink import target_of
-from oncebench.delivery.contract import Sink, SinkSettings
-from oncebench.sinks.suite import Place
-from pipeline.rows import KEY, SCHEMA
+from oncebench.record import FINAL, OBSERVED, Record
+from oncebench.record.json_lines import Lines, read_lines
+from oncebench.record.streams import Stream
 from oncebench.sinks.reader import Reader, Rows
 from oncebench.sinks.registry import suite_sinks
-from proofs.without_jvm import as_columns, as_lines
+from oncebench.sinks.suite import Place
+from pipeline.config import PipelineConfig
+from pipeline.progress import Progress
+from pipeline.rows import KEY, SCHEMA
+from pipeline.sessions import Sessions
+from pipeline.sink import target_of
 from proofs.mutants.small_spark import PARTITIONS, Checkpoint, Spark, SparkDied
+from proofs.without_jvm import as_columns, as_lines
 from tests.unit.audit.audit_world import STARTED_US, Sent, World, input_table, make_record, make_world, quarantine_table
 
 SESSIONS, NEVER_ENDS = 12, 2  # session 2 lacks its end
@@ -198,10 +198,19 @@ class Run:
             journal.check_still_ours()
             if parts.refuses_older_checkpoint:
                 refuse_older_checkpoint(sink, target)
-            protocol, quarantine = parts.protocol or protocol_of(self.kind, target.support), cast(Quarantine, self.quarantine)
+            protocol, quarantine = (
+                parts.protocol or protocol_of(self.kind, target.support),
+                cast(Quarantine, self.quarantine),
+            )
             deliver = Batches(
-                protocol, sink, journal, config.partitions, quarantine, on_lost=config.on_lost,
-                failpoints=cast(Failpoints, self), delivered=(progress.write_delivered,),
+                protocol,
+                sink,
+                journal,
+                config.partitions,
+                quarantine,
+                on_lost=config.on_lost,
+                failpoints=cast(Failpoints, self),
+                delivered=(progress.write_delivered,),
             )
             offsets = config.checkpoint / "offsets"  # the delivery code reads only the names of Spark's files
             offsets.mkdir(exist_ok=True)
@@ -250,7 +259,10 @@ class Run:
             leftovers = reader.leftovers()
         ends = {"output": report.ends_json(), "output_is_log": report.log, "leftovers": leftovers}
         log = self.checkpoint
-        batches = [*self.batch_lines, *(line for line in map(self.batch_line, sorted(log.commits)) if line not in self.batch_lines)]
+        batches = [
+            *self.batch_lines,
+            *(line for line in map(self.batch_line, sorted(log.commits)) if line not in self.batch_lines),
+        ]
         lines = read_lines(self.folder / "record" / "progress.jsonl").items
         reported = [line for line in lines if line["kind"] == "sink"]
         return make_record(

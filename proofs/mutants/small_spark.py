@@ -22,8 +22,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark import TaskContext
 
-from pipeline.rows import ROW
 from pipeline.packing import pack
+from pipeline.rows import ROW
 from pipeline.sessions import Sessions
 from proofs.without_jvm import as_columns, deliverable, exploded, rejected_column
 from tests.unit.audit.audit_world import Sent

@@ -235,7 +235,6 @@ def test_a_kafka_that_goes_away_during_the_last_check_is_named(starting: Callabl
         ("trigger_ms", -1, "must be 0 or more"),
         ("max_events_per_batch", 0, "must be 1 or more"),
         ("sink_id", "a b", "may have only letters, digits"),
-        ("sink_id", "a.txn.b", "may not have the part `.txn`"),
         ("output", {"topic": "x"}, 'Write "output": {"output": NAME}'),
         ("output", {"output": ""}, "output is empty, and must name a target"),
         ("checkpoint", "", "checkpoint is empty, and must name a folder"),
