@@ -96,16 +96,18 @@ class Config:
 
 
 class Status:
-    """The content of status lines: rows so far, latencies of the last second, newest end event."""
+    """The content of status lines: rows so far and the last one's time, latencies of the last second, newest end."""
 
     def __init__(self) -> None:
         self.visible = 0
+        self.last_row_us = 0
         self.max_ended_at_us = 0
         self._recent: deque[tuple[int, int]] = deque()  # (seen_us, latency µs)
 
     def add(self, values: list[bytes | None], seen_us: int) -> None:
         """Counts rows seen at `seen_us`. A value without a readable ended_at has no latency."""
         self.visible += len(values)
+        self.last_row_us = seen_us if values else self.last_row_us
         for value in values:
             ended_at = _ended_at(value)
             if ended_at is not None:
@@ -124,6 +126,7 @@ class Status:
         return {
             "t_us": now_us,
             "visible": self.visible,
+            "last_row_us": self.last_row_us,
             "p50_ms": p50,
             "p99_ms": p99,
             "max_ended_at_us": self.max_ended_at_us,

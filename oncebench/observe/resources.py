@@ -12,14 +12,20 @@ It is lost if the parent died first. Memory is the sum of resident sets, so shar
 
 from __future__ import annotations
 
+import logging
 import os
+import resource
 import threading
+import time
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
 import psutil
 
 from oncebench.observe.procfs import read_stats
+
+_log = logging.getLogger(__name__)
 
 # Components of a run, by the names that reports and tables use.
 PIPELINE, BROKER = "pipeline", "broker"
@@ -62,6 +68,9 @@ class _Amount:
     def __sub__(self, other: _Amount) -> _Amount:
         return _Amount(self.cpu_s - other.cpu_s, self.written - other.written, self.read - other.read)
 
+    def part(self, share: float) -> _Amount:
+        return _Amount(self.cpu_s * share, round(self.written * share), round(self.read * share))
+
 
 @dataclass(frozen=True)
 class _Sample:
@@ -95,8 +104,11 @@ class Sampler:
         self._inherited: dict[_Identity, _Amount] = {}  # from children that have samples of their own
         self._orphaned: dict[_Identity, float] = {}  # dead, not yet added to its parent: the parent's unsampled CPU
         self._before_mark: dict[_Identity, _Amount] = {}
+        self._own_s, self._own_before_mark_s = 0.0, time.process_time()
+        self._history: list[tuple[int, Mapping[str, _Amount]]] = []  # (epoch µs, use since the mark) per sample
         self._peaks: dict[str, int] = {}
         self._sampling = threading.Lock()
+        self._failed = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -113,32 +125,61 @@ class Sampler:
         if not self._stop.is_set():
             self._stop.set()
             self._thread.join()
-            self._sample()
+            if not self._failed:
+                self._sample()
 
     def mark(self) -> None:
         """Starts counting CPU and bytes at zero. A process that starts later counts in full."""
         with self._sampling:
             self._take_sample()
             self._before_mark = {identity: self._own(identity) for identity in self._samples}
+            self._own_before_mark_s = self._own_s
+            self._history = [(self._history[-1][0], self._totals())]
 
-    def uses(self) -> dict[str, Use]:
-        """Use by component since the last mark. Memory is the peak since the sampler was entered."""
-        totals: dict[str, _Amount] = {}
+    def uses(self, until_us: int | None = None) -> dict[str, Use]:
+        """Use by component since the last mark. Memory is the peak since the sampler was entered.
+
+        Empty if the sampler failed: processes may have died unseen.
+
+        Args:
+            until_us: count up to this time (epoch µs), in proportion between two samples; None: up to the last sample.
+        """
+        if self._failed:
+            return {}
         with self._sampling:
-            for identity, sample in self._samples.items():
-                used = self._own(identity) - self._before_mark.get(identity, _Amount())
-                totals[sample.component] = totals.get(sample.component, _Amount()) + used
+            totals = self._totals() if until_us is None else self._until(until_us)
             return {
                 name: Use(used.cpu_s, self._peaks.get(name, 0), used.written, used.read)
                 for name, used in totals.items()
             }
 
+    def _totals(self) -> Mapping[str, _Amount]:
+        totals = {SUITE: _Amount(self._own_s - self._own_before_mark_s)}
+        for identity, sample in self._samples.items():
+            used = self._own(identity) - self._before_mark.get(identity, _Amount())
+            totals[sample.component] = totals.get(sample.component, _Amount()) + used
+        return totals
+
+    def _until(self, until_us: int) -> Mapping[str, _Amount]:
+        after = bisect_left(self._history, until_us, key=lambda moment: moment[0])
+        if after in (0, len(self._history)):
+            return self._history[min(after, len(self._history) - 1)][1]
+        (early_us, early), (late_us, late) = self._history[after - 1 : after + 1]
+        share = (until_us - early_us) / (late_us - early_us)
+        return {
+            name: (before := early.get(name, _Amount())) + (used - before).part(share) for name, used in late.items()
+        }
+
     def _own(self, identity: _Identity) -> _Amount:
         return self._samples[identity].used - self._inherited.get(identity, _Amount())
 
     def _run(self) -> None:
-        while not self._stop.wait(SAMPLE_S):
-            self._sample()
+        try:
+            while not self._stop.wait(SAMPLE_S):
+                self._sample()
+        except Exception:
+            self._failed = True
+            _log.exception("The processes of this run could not be sampled, so its report has no processor time.")
 
     def _sample(self) -> None:
         with self._sampling:
@@ -167,8 +208,11 @@ class Sampler:
         self._inherit(now)
         self._samples.update(now)
         self._alive = set(now)
+        resident[SUITE] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # the kernel reports KiB
         for component, memory in resident.items():
             self._peaks[component] = max(self._peaks.get(component, 0), memory)
+        self._own_s = time.process_time()
+        self._history.append((time.time_ns() // 1000, self._totals()))
 
     def _inherit(self, now: Mapping[_Identity, _Sample]) -> None:
         """Subtracts from each parent what its children had used, once it has waited for them.

@@ -122,6 +122,7 @@ class Facts(TypedDict):
     uses: dict[str, _Use]
     checkpoint_written: NotRequired[_Written | None]  # older runs did not count it; null: not counted
     measured_from_us: NotRequired[Count]  # older runs: when the load began
+    measured_until_us: NotRequired[Count]  # 0, and older runs: when the load was drained
     environment: NotRequired[dict[str, Any]]  # older runs: use the machine that audits them
     engine: NotRequired[Engine]  # older runs: Spark
 
@@ -165,6 +166,7 @@ _State = TypedDict("_State", {"commitTimeMs": float, "numShufflePartitions": Not
 # The kinds of progress lines whose `end_offsets` are the committed position of the pipeline.
 BATCH, POSITION = "batch", "position"
 READ = (BATCH, POSITION)
+RUNNING = "running"  # the query of an attempt runs
 _Line = TypedDict("_Line", {"kind": str, "t_us": Whole})
 
 

@@ -1,14 +1,12 @@
 """Measures the resources of a run's components and the bytes of its checkpoint.
 
-Promise: resources count from the mark at the load's start until everything is drained. So the end of a process and the
-reads of the audit are not included. A component has the same name everywhere. Limit: the suite did not start the
-user's own servers, so their use is not measured.
+Promise: resources count from the mark at the load's start until everything is drained; those of a flat-out load until
+its last row is visible. So the end of a process and the reads of the audit are not included. A component has the same
+name everywhere. Limit: the suite did not start the user's own servers, so their use is not measured.
 """
 
 from __future__ import annotations
 
-import resource
-import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
@@ -20,7 +18,7 @@ from oncebench.faults.server import KAFKA
 from oncebench.lab.engine import SPARK, Engine
 from oncebench.lab.lab import Lab
 from oncebench.observe.bytes_written import BytesWritten
-from oncebench.observe.resources import BROKER, EXECUTORS, PIPELINE, SUITE, Sampler, Use
+from oncebench.observe.resources import BROKER, EXECUTORS, PIPELINE, Sampler, Use
 from oncebench.run.attempts.supervisor import Supervisor
 from oncebench.run.processes import RunProcesses
 
@@ -38,8 +36,6 @@ class Meters:
     def __init__(self, processes: Callable[[], Mapping[str, Any]], checkpoint: Path, engine: Engine = SPARK) -> None:
         self._processes = processes
         self._sampler = Sampler(self._sessions, partial(component, engine))
-        self._own_began_s = time.process_time()
-        self._own_ended_s: float | None = None
         self.checkpoint = BytesWritten(checkpoint)
 
     def __enter__(self) -> Meters:
@@ -53,21 +49,17 @@ class Meters:
         """Restarts counting."""
         self._sampler.mark()
         self.checkpoint.mark()
-        self._own_began_s = time.process_time()
 
     def drained(self) -> None:
         """Ends counting, before the pipeline stops and the outputs are read."""
         self._sampler.end()
-        self._own_ended_s = time.process_time()
 
-    def uses(self) -> dict[str, Use]:
-        """Returns what each component used from the mark until `drained`.
+    def uses(self, until_us: int | None = None) -> dict[str, Use]:
+        """Returns what each component used from the mark until a time (epoch µs; None: until `drained`).
 
         The peak memory of this process counts from the start of the process.
         """
-        until_s = time.process_time() if self._own_ended_s is None else self._own_ended_s
-        peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # the kernel reports KiB
-        return {**self._sampler.uses(), SUITE: Use(until_s - self._own_began_s, peak_rss_bytes)}
+        return self._sampler.uses(until_us)
 
     def _sessions(self) -> dict[int, str]:
         owners: dict[int, str] = {}
@@ -84,7 +76,8 @@ def measured(supervisor: Supervisor, processes: RunProcesses, lab: Lab, services
     Args:
         services: the servers of the run's sink.
     """
-    pipeline = {} if supervisor.child is None else {PIPELINE: supervisor.child}
+    child = supervisor.child  # read once: another thread may end it meanwhile
+    pipeline = {} if child is None else {PIPELINE: child}
     workers = () if lab.cluster is None else lab.cluster.workers
     executors = {f"{EXECUTORS} {number}": worker for number, worker in enumerate(workers, 1)}
     return {**processes.children, **pipeline, **executors, **lab.processes((KAFKA, *services))}

@@ -49,6 +49,12 @@ class RunProgress:
         return self.events_read >= self.sent_ahead
 
     @property
+    def last_row_us(self) -> int:
+        """When an observer saw its newest row, epoch µs; 0 before the first."""
+        newest: int = observer_line(self._observer.last()).get("last_row_us") or 0
+        return newest
+
+    @property
     def events_read(self) -> int:
         """Events that the pipeline has read and committed."""
         return sum(self.position.values())

@@ -49,7 +49,7 @@ def observer_line(each: Sequence[Line]) -> Line:
     """Returns the status of the observation; a percentile is None if no observer saw a row in the last second."""
     if len(each) == 1 or not any(each):
         return each[0]
-    largest = {name: _max(each, name) for name in ("t_us", "p50_ms", "p99_ms", "max_ended_at_us")}
+    largest = {name: _max(each, name) for name in ("t_us", "last_row_us", "p50_ms", "p99_ms", "max_ended_at_us")}
     return {**largest, "visible": _sum(each, "visible")}
 
 

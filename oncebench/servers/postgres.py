@@ -80,7 +80,8 @@ class PostgresServer:
 
     @property
     def alive(self) -> bool:
-        return self._child is not None and self._child.alive
+        child = self._child  # read once: another thread may end it meanwhile
+        return child is not None and child.alive
 
     def start(self) -> None:
         """Starts it, on the same port after a restart, and returns when it answers.

@@ -44,8 +44,8 @@ _DEFAULTS: Mapping[str, Any] = Cell("", "", "").as_json()
 # Fields of a run's configuration in which the two runs of a pair differ.
 _OWN = ("guarantee", "variant", "seed")
 # The schemas of reports since which batches, checkpoint and prices follow the present rules. Schema 4 changed them only
-# for a flat-out load.
-_SAME_RULES_SINCE, _SAME_RULES_FLAT_OUT = 3, 4
+# for a flat-out load, and schema 5 only for a flat-out load of an engine without batches.
+_SAME_RULES_SINCE, _SAME_RULES_FLAT_OUT, _SAME_RULES_OTHER_ENGINES = 3, 4, 5
 SCHEMA, MACHINE, ENGINE = "schema", "machine", "engine"
 _LOCAL_PORT = re.compile(r"\b(localhost|127(?:\.\d+){3}):\d+")
 # This field follows from the rate and from the swept field.
@@ -105,7 +105,7 @@ class Setting:
             config = {name: value for name, value in {**defaults, **config}.items() if name not in _OWN}
         if engine != SPARK.name:
             config[ENGINE] = engine
-        if report.get("schema", 1) < (_SAME_RULES_FLAT_OUT if flat_out(report) else _SAME_RULES_SINCE):
+        if report.get("schema", 1) < _same_rules_since(report, engine):
             config[SCHEMA] = report.get("schema", 1)
         if (machine := machine_of(report)) is not None:
             config[MACHINE] = machine
@@ -117,6 +117,13 @@ class Setting:
         """The shared fields by name."""
         found: dict[str, Any] = json.loads(self.rest)
         return found
+
+
+def _same_rules_since(report: Report, engine: str) -> int:
+    """The schema since which the figures of such a run follow the present rules."""
+    if not flat_out(report):
+        return _SAME_RULES_SINCE
+    return _SAME_RULES_FLAT_OUT if engine == SPARK.name else _SAME_RULES_OTHER_ENGINES
 
 
 def machine_of(report: Report) -> str | None:

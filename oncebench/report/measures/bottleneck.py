@@ -104,7 +104,8 @@ def of_run(
     if cell.faulted:
         return None
     ends_us = [line["t_us"] for line in record.timeline.items if line["event"] in ("drained", "stalled")]
-    measured_s = (ends_us[-1] - facts.get("measured_from_us", 0)) / 1e6 if ends_us else 0.0
+    until_us = facts.get("measured_until_us") or (ends_us[-1] if ends_us else 0)
+    measured_s = (until_us - facts.get("measured_from_us", 0)) / 1e6
     return bottleneck(
         uses,
         measured_s,

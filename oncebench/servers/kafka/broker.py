@@ -86,7 +86,8 @@ class KafkaBroker(Kafka):
 
     @property
     def alive(self) -> bool:
-        return self._child is not None and self._child.alive
+        child = self._child  # read once: another thread may end it meanwhile
+        return child is not None and child.alive
 
     def start(self) -> None:
         """Starts it and returns when it serves. If it does not start: kills it, raises `UserError`."""

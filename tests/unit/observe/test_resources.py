@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from oncebench.observe.resources import Sampler
+from oncebench.observe.resources import Sampler, Use, _Amount
 from tests.waiting import wait_for
 
 SPIN = "import time\nwhile time.process_time() < {cpu_s}: pass\nprint(flush=True)\ninput()"
@@ -242,5 +243,42 @@ def test_use_after_the_end_does_not_count() -> None:
         spun(late)
     ended(first)
     ended(late)
-    assert set(sampler.uses()) == {"first"}
+    assert set(sampler.uses()) == {"first", "suite"}
     assert sampler.uses()["first"].cpu_s >= 0.08
+
+
+def test_use_counts_up_to_a_moment_between_two_samples() -> None:
+    with Sampler(dict, lambda owner, _name, _leader: owner) as sampler:
+        pass
+    used = [{"worker": _Amount(cpu_s, written)} for cpu_s, written in ((0.0, 0), (1.0, 100), (3.0, 100))]
+    sampler._history = list(zip((1_000, 2_000, 3_000), used, strict=True))
+    counted = [sampler.uses(until_us)["worker"] for until_us in (1_500, 2_000, 2_250, 3_000)]
+    assert [(use.cpu_s, use.written_bytes) for use in counted] == [(0.5, 50), (1.0, 100), (1.5, 100), (3.0, 100)]
+    assert sampler.uses(9_000)["worker"].cpu_s == 3.0, "the last sample is the end"
+    assert sampler.uses(1)["worker"].cpu_s == 0.0
+
+
+def test_use_after_the_last_row_does_not_count() -> None:
+    children: dict[int, str] = {}
+    with Sampler(lambda: dict(children), lambda owner, _name, _leader: owner) as sampler:
+        last_row_us = time.time_ns() // 1000
+        late = spinning(0.3)
+        children[late.pid] = "late"
+        spun(late)
+        sampled(sampler, "late", 0.25)
+        ended(late)
+    assert sampler.uses()["late"].cpu_s >= 0.25
+    assert sampler.uses(last_row_us).get("late", Use()).cpu_s < 0.05
+
+
+def test_a_sampler_that_failed_has_no_figures(caplog: pytest.LogCaptureFixture) -> None:
+    failing = iter([{}, {}])  # the context and the mark take one sample each
+
+    def sessions() -> dict[int, str]:
+        return next(failing)
+
+    with Sampler(sessions, lambda owner, _name, _leader: owner) as sampler:
+        sampler.mark()
+        wait_for("the failure", lambda: not sampler._thread.is_alive())
+    assert sampler.uses() == {}
+    assert "no processor time" in caplog.text

@@ -87,6 +87,18 @@ def test_a_run_with_a_fault_has_no_bottleneck(faults: tuple[str, ...]) -> None:
     assert (limit is None) == bool(faults)
 
 
+def test_cores_are_busy_until_the_last_row_of_a_flat_out_load() -> None:
+    end: Any = SimpleNamespace(items=({"t_us": 10_000_000, "event": "drained"},))
+    record: Any = SimpleNamespace(timeline=end, load_status=(), ledger=NO_EVENTS)
+    uses = {"flink_jvm": Use(cpu_s=8.0)}
+    facts = {"measured_from_us": 0, "environment": {"cores": 2}}
+    busy = [
+        of_run(record, Cell("kafka", "exactly-once", "a", rate="max"), uses, {**facts, **until}, SPLIT)
+        for until in ({}, {"measured_until_us": 0}, {"measured_until_us": 5_000_000})
+    ]
+    assert [limit and limit.cores_busy for limit in busy] == [0.4, 0.4, 0.8]
+
+
 @pytest.mark.parametrize(("late_ms", "part"), [((5.0, 120.0), "generator 2 of 2"), ((120.0, 500.0), "generator 2 of 2"),
                                                ((101.0, 3.0), "generator 1 of 2"), ((99.0, 100.0), None)])  # fmt: skip
 def test_one_late_generator_of_several_is_the_bottleneck(late_ms: tuple[float, float], part: str | None) -> None:

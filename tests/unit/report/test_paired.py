@@ -150,6 +150,15 @@ def test_schema_4_has_other_rules_for_a_flat_out_load_only(rate: object, names: 
     assert [line.split(": ")[0] for line in paired.cost_lines(made)] == names
 
 
+@pytest.mark.parametrize(
+    ("engine", "rate", "settings"), [("flink", "max", 2), ("flink", 1000.0, 1), ("spark", "max", 1)]
+)
+def test_schema_5_has_other_rules_for_flat_out_loads_of_other_engines(engine: str, rate: object, settings: int) -> None:
+    engines = {"environment": {"engine": {"name": engine}}}
+    made = [each | {"schema": schema, "config": {"rate": rate}, **engines} for schema in (4, 5) for each in rounds(8.0)]
+    assert len(paired.settings(made)) == settings
+
+
 def test_only_a_flat_out_load_has_a_time_per_event() -> None:
     flat_out = [{**each, "config": {"rate": "max"}} for each in rounds(8.0, 8.0)]
     (line,) = paired.cost_lines(flat_out)

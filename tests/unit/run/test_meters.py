@@ -14,6 +14,7 @@ import pytest
 from oncebench.errors import UserError
 from oncebench.lab.engine import SPARK
 from oncebench.run.meters import Meters, component
+from tests.waiting import wait_for
 
 
 @pytest.mark.parametrize(
@@ -86,9 +87,9 @@ def test_use_after_drained_does_not_count(tmp_path: Path) -> None:
 
 
 def test_the_suites_use_is_available_during_a_run(tmp_path: Path) -> None:
-    meters = Meters(dict, tmp_path)
-    _spin(0.05)
-    assert 0.05 <= meters.uses()["suite"].cpu_s < 0.2
+    with Meters(dict, tmp_path) as meters:
+        _spin(0.05)
+        wait_for("a sample", lambda: meters.uses()["suite"].cpu_s >= 0.05)
 
 
 def _spin(cpu_s: float) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from oncebench.live.status import LOADING
+from oncebench.record.numbered import numbered
 from oncebench.run.progress import RunProgress
 
 
@@ -79,3 +80,14 @@ def test_an_engine_without_batches_reports_its_position(tmp_path: Path) -> None:
         write(tmp_path, "progress.jsonl", line)
     progress.update()
     assert (progress.position, progress.batch) == ({"0": 600, "1": 400}, {})
+
+
+def test_the_last_row_is_the_newest_of_all_observers(tmp_path: Path) -> None:
+    progress = RunProgress(tmp_path, None, observers=2)
+    assert progress.last_row_us == 0
+    first, second = numbered("observer.jsonl", 2)
+    write(tmp_path, first, {"visible": 2, "last_row_us": 9})
+    write(tmp_path, second, {"visible": 0, "last_row_us": 0})
+    assert progress.last_row_us == 9
+    write(tmp_path, second, {"visible": 1, "last_row_us": 12})
+    assert progress.last_row_us == 12
