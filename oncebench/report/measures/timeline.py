@@ -18,7 +18,7 @@ import numpy.typing as npt
 from oncebench.audit.python.audit import Sightings
 from oncebench.audit.python.latency import Distribution
 from oncebench.record import Record
-from oncebench.record.schema import POSITION, READ
+from oncebench.record.schema import POSITION, READ, RUNNING
 from oncebench.report.measures.batch_times import ended_us, took_us
 
 Ints = npt.NDArray[np.int64]
@@ -120,16 +120,23 @@ def _lag(record: Record, acked: Ints, at: Ints) -> list[int]:
 def _reads(record: Record) -> list[tuple[int, int, int]]:
     """(began, done, events read in total by then) of each finished batch, in their order.
 
-    For an engine without batches: of each step of its position, which began when it had reached the step before.
+    For an engine without batches: of each step of its position, which began when it had reached the step before. The
+    first step of an attempt began when the attempt ran.
     """
     position: dict[str, int] = {}
     since: dict[str, int] = {}
+    running_us = 0
     found = []
-    for line in sorted((line for line in record.progress.items if line["kind"] in READ), key=ended_us):
+    lines = [line for line in record.progress.items if line["kind"] in READ or line["kind"] == RUNNING]
+    for line in sorted(lines, key=ended_us):
         done_us = ended_us(line)
+        if line["kind"] == RUNNING:
+            since, running_us = {}, done_us
+            continue
         began_us = done_us - took_us(line)
         if line["kind"] == POSITION:
-            began_us = max((since.get(partition, done_us) for partition in line["end_offsets"]), default=done_us)
+            first_us = running_us or done_us
+            began_us = max((since.get(partition, first_us) for partition in line["end_offsets"]), default=done_us)
         for partition, offset in line["end_offsets"].items():
             position[partition] = max(offset, position.get(partition, 0))
             since[partition] = done_us

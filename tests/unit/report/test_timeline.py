@@ -114,6 +114,15 @@ def test_a_step_of_the_position_takes_the_time_since_the_step_before() -> None:
     assert [events_after(run, START + round(at * S)) for at in (0.9, 1.1, 1.5, 2.0)] == [4, 3, 1, 0]
 
 
+def test_the_first_step_of_an_attempt_begins_when_it_runs() -> None:
+    run = stepwise((8.0, "0", 4))
+    run.progress.items.append({"kind": "running", "t_us": START})
+    assert [events_after(run, START + round(at * S)) for at in (2.0, 4.0, 8.0)] == [3, 2, 0]
+    again = stepwise((1.0, "0", 2), (8.0, "0", 4))
+    again.progress.items += [{"kind": "running", "t_us": START}, {"kind": "running", "t_us": START + 6 * S}]
+    assert [events_after(again, START + round(at * S)) for at in (0.5, 5.0, 7.0, 8.0)] == [3, 2, 1, 0]
+
+
 def test_a_long_run_has_wider_steps() -> None:
     reported = timeline(record([0.0, 2.5 * MAX_STEPS], []), seen())
     assert (reported["step_s"], len(reported["sent"])) == (3, 250)
