@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from oncebench.audit.verdict import Verdict
 from oncebench.commands.shared.failed_runs import FailedRuns
 from oncebench.commands.shared.options import MAX_SEED, keep_option, work_dir_option
 from oncebench.commands.shared.writable import new_results
@@ -77,8 +78,8 @@ def main(only: str, rounds: int, seed: int, files: tuple[Path, ...], work_dir: P
         sys.exit(ExitCode.ERROR)
     if len(reports) < len(planned):
         sys.exit(ExitCode.INTERRUPTED)
-    # A peer that breaks a guarantee is a result of the comparison.
-    sys.exit(exit_code([each for each in reports if is_of_spark(each)]))
+    # A peer that breaks a guarantee is a result of the comparison. A peer without a verdict is none.
+    sys.exit(exit_code([each for each in reports if is_of_spark(each) or each["verdict"] != Verdict.BROKEN]))
 
 
 def _text(rows: Sequence[Row], reports: Sequence[Report]) -> str:

@@ -1,10 +1,11 @@
 """The table of engines: Spark, and other engines with the same work. Pure functions of reports.
 
 A row is an engine under one guarantee. It has three loads: flat out, steady, and killed (`python -m peers.headline`
-makes them). A figure is the median over the rounds, with the lowest and the highest. Lost and duplicated rows are sums
-over all rounds. A missing figure is `-`. Runs of different machines or versions never share a table (`by_place`).
-Interrupted runs do not count, and a figure that a run does not have elsewhere is missing here too. The one exception is
-the processor time per event of a steady load, which has a note (`notes_on`).
+makes them). A figure is the median over the rounds, with the lowest and the highest; recovery is the median over the
+kills. Lost and duplicated rows are sums over all rounds. A missing figure is `-`. Runs of different machines or
+versions never share a table (`by_place`). Interrupted runs do not count, and a figure that a run does not have
+elsewhere is missing here too. The one exception is the processor time per event of a steady load, which has a note
+(`notes_on`).
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ _SPREADS, _TO = 5, " to "
 _EVENTS_PER_S: Getter = field("throughput", "events_per_s")
 # Processor time per event of engine and broker: seconds per million are microseconds per one.
 _CPU_US: Getter = field("cpu_s_per_million_events")
+# Since this schema, the processor time of a flat-out load ends with the last row under every engine.
+_CPU_SINCE = 5
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class Line:
     Attributes:
         engine: in words.
         guarantee, variant: of the cell.
+        promise: the guarantee in words. The verdict judges the guarantee, also where the engine promises another one.
         figures: the texts between variant and verdict.
         verdicts: the verdicts other than `kept`, each with its anomalies; `kept` if there is no other.
         behind: whether most of the steady runs fell behind their load, so that the latencies include the backlog.
@@ -57,6 +61,7 @@ class Line:
     engine: str
     guarantee: str
     variant: str
+    promise: str
     figures: tuple[str, ...]
     verdicts: tuple[tuple[str, str], ...]
     behind: bool
@@ -67,7 +72,7 @@ class Line:
         """The texts below the headings."""
         marks = [f"{verdict} ({codes})" if codes else verdict for verdict, codes in self.verdicts]
         marks += [FELL_BEHIND] if self.behind else []
-        return self.engine, f"{self.guarantee}, {self.variant}", *self.figures, ", ".join(marks)
+        return self.engine, f"{self.promise}, {self.variant}", *self.figures, ", ".join(marks)
 
 
 def is_of_series(report: Report) -> bool:
@@ -92,7 +97,7 @@ def headings(reports: Sequence[Report]) -> tuple[str, ...]:
     at, mark = _at_rate(reports), MARK if _timed(reports, STEADY) else ""
     return (
         "engine", "guarantee, variant", "events/s, flat out", "CPU per event, flat out", f"p50{at}", f"p99{at}",
-        f"CPU per event{at}{mark}", "killed", "lost", "duplicated", "verdict",
+        f"CPU per event{at}{mark}", "killed", "recovery", "lost", "duplicated", "verdict",
     )  # fmt: skip
 
 
@@ -122,7 +127,7 @@ def lines(reports: Sequence[Report]) -> Iterator[Line]:
         loads = (load for load in (FLAT_OUT, STEADY, KILLED) if load in commands)
         ordered = tuple(commands[load] for load in loads)
         behind = fell_behind(_timed(found, STEADY))
-        yield Line(engine, guarantee, variant, _figures(found), _verdicts(found), behind, ordered)
+        yield Line(engine, guarantee, variant, _promise(found[0]), _figures(found), _verdicts(found), behind, ordered)
 
 
 def markdown(reports: Sequence[Report]) -> str:
@@ -140,6 +145,13 @@ def engine_of(report: Report) -> str:
     if is_of_spark(report):
         return SHIPPED if report["cell"]["variant"] == _SHIPPED_VARIANT else OURS
     return engine_name(report).replace("-", " ").title()
+
+
+def _promise(report: Report) -> str:
+    """The guarantee in words, with the engine's own setting if that promises something else (Flink's NONE)."""
+    guarantee = report["cell"]["guarantee"]
+    own: str = report["environment"].get("engine", {}).get("settings", {}).get("guarantee", guarantee)
+    return guarantee if own.lower().replace("_", "-") == guarantee else f"{own}, judged as {guarantee}"
 
 
 def is_of_spark(report: Report) -> bool:
@@ -160,14 +172,30 @@ def _figures(reports: Sequence[Report]) -> tuple[str, ...]:
     kills = sum(fault["hit"] for each in killed for fault in each["faults"])
     return (
         _spread(map(_EVENTS_PER_S, fast), "{:,.0f}"),
-        _spread(map(_CPU_US, fast), "{:.1f}", " µs"),
+        _spread(map(_cpu_us_flat_out, fast), "{:.1f}", " µs"),
         _spread(map(latency("p50"), steady), "{:,.0f}", " ms"),
         _spread(map(latency("p99"), steady), "{:,.0f}", " ms"),
         _spread(map(_CPU_US, steady), "{:.0f}", " µs"),
         f"{kills} times" if killed else NONE,
+        _spread(_recoveries_s(killed), "{:.1f}", " s"),
         _sum(killed, "lost"),
         _sum(killed, "duplicated"),
     )
+
+
+def _cpu_us_flat_out(report: Report) -> float | None:
+    """Processor time per event; None for an older run of a peer, which counted time after the last row too."""
+    return _CPU_US(report) if is_of_spark(report) or report.get("schema", 1) >= _CPU_SINCE else None
+
+
+def _recoveries_s(killed: Iterable[Report]) -> Iterator[float]:
+    """Seconds from each kill to the first new row; none for a kill that another one followed before that row."""
+    for report in killed:
+        for fault in report["faults"]:
+            marks = fault.get("recovery")
+            first_ms = marks.get("first_visible") if marks else None
+            if first_ms is not None:
+                yield first_ms / 1000
 
 
 def _timed(reports: Iterable[Report], load: str) -> list[Report]:

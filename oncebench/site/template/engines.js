@@ -8,12 +8,12 @@ function showEngines() {
       table(
         `Engines under each guarantee, into Kafka, on ${one.place}`,
         ["engine, guarantee, variant", ...one.headings, "verdict"],
-        one.rows.map(({ engine, guarantee, variant, figures, verdicts, behind }) => [
+        one.rows.map(({ engine, guarantee, promise, variant, figures, verdicts, behind }) => [
           el(
             "span",
             { class: "configuration" },
             el("strong", {}, engine),
-            el("span", { class: `tag ${guarantee}` }, guarantee),
+            el("span", { class: `tag ${guarantee}` }, promise),
             el("span", {}, variant),
           ),
           ...figures,
@@ -35,7 +35,7 @@ function showEngines() {
         "details",
         { class: "numbers" },
         el("summary", {}, "The commands of these runs"),
-        el("pre", { tabindex: "0" }, one.rows.flatMap((row) => row.commands).join("\n")),
+        box("The commands of these runs", el("pre", {}, one.rows.flatMap((row) => row.commands).join("\n"))),
       ),
     ]),
   );

@@ -48,15 +48,15 @@ def test_a_line_has_medians_with_their_range_and_sums_of_the_kills() -> None:
     killed = [report(KILLED, rows={"lost": lost, "duplicated": 40}) for lost in (0, 20)]
     assert line(*fast, steady, *killed) == [
         "Spark, our sink", "exactly-once, two-phase", "80,000 (70,000 to 90,000)", "15.0 µs (15.0 to 15.0)",
-        "300 ms", "500 ms", "450 µs", "6 times", "20", "80", "kept",
+        "300 ms", "500 ms", "450 µs", "6 times", "-", "20", "80", "kept",
     ]  # fmt: skip
 
 
 def test_what_was_not_measured_is_no_zero() -> None:
     assert line(report(STEADY))[2:4] == ["-", "-"]
-    assert line(report(STEADY))[7:10] == ["-", "-", "-"]
+    assert line(report(STEADY))[7:11] == ["-", "-", "-", "-"]
     unknown = report(KILLED, rows={"lost": None, "duplicated": 0})
-    assert line(unknown)[8:10] == ["-", "0"]
+    assert line(unknown)[9:11] == ["-", "0"]
 
 
 def test_a_broken_run_is_not_hidden_behind_a_kept_one() -> None:
@@ -155,3 +155,24 @@ def test_the_processor_time_of_a_steady_load_has_a_note() -> None:
 def test_a_figure_of_one_run_is_no_median() -> None:
     assert "A figure without a range is of one run." in markdown([report(STEADY)])
     assert "of one run" not in markdown([report(STEADY), report(STEADY), report(KILLED)])
+
+
+def test_a_setting_without_a_guarantee_is_named_as_the_engine_names_it() -> None:
+    cell = {**report(KILLED)["cell"], "guarantee": "at-most-once"}
+    none = report(KILLED, cell=cell, environment={"engine": {"name": "flink", "settings": {"guarantee": "NONE"}}})
+    same = report(KILLED, environment={"engine": {"name": "flink", "settings": {"guarantee": "EXACTLY_ONCE"}}})
+    assert line(none)[1] == "NONE, judged as at-most-once, two-phase"
+    assert line(same)[1] == "exactly-once, two-phase"
+
+
+def test_recovery_is_of_the_kills_that_a_new_row_followed() -> None:
+    kill = {"hit": True, "fault": "random:kill"}
+    marks = [{"first_visible": 9_000.0}, {"first_visible": None}, None, {"first_visible": 5_000.0}]
+    assert line(report(KILLED, faults=[{**kill, "recovery": each} for each in marks]))[8] == "7.0 s (5.0 to 9.0)"
+    assert line(report(STEADY))[8] == "-"
+
+
+def test_an_older_run_of_a_peer_has_no_processor_time_flat_out() -> None:
+    assert line(report(FLAT_OUT, engine="flink", schema=4))[3] == "-"
+    assert line(report(FLAT_OUT, engine="flink", schema=5))[3] == "15.0 µs"
+    assert line(report(FLAT_OUT, schema=4))[3] == "15.0 µs"
