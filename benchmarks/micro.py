@@ -23,7 +23,7 @@ class Load(_Work):
 
 
 class Pipeline(_Work):
-    """The pipeline: event checks, rows, the digest of a batch, the message that commits."""
+    """The pipeline: checks of events in another spelling, rows, the digest of a batch, the message that commits."""
 
     def time_check(self):
         self.work.check()
@@ -61,6 +61,15 @@ class Ledger(_Newer):
 
     def time_ledger(self):
         self.work.ledger()
+
+
+class Packing(_Newer):
+    """The pipeline's checks of a record batch of usual events, which it packs into rows."""
+
+    needs = "pack"
+
+    def time_pack(self):
+        self.work.pack()
 
 
 class WholeAudit(_Newer):

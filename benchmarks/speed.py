@@ -21,6 +21,8 @@ RUN_LIMIT_S = 300
 # time of a flat-out load, and older ones do not. A warm-up time that no run reaches gives all commits the older rule:
 # the whole load counts from the query's start, with the first batches of a cold JVM.
 FLAT_OUT = ("--rate", "max", "--sessions", "12000", "--max-events-per-batch", "100000", "--warmup", str(RUN_LIMIT_S))
+# A generator that was later than this for one event in a hundred did not keep its rate.
+LATE_MS = 100
 # A report's path to each figure, the factor to the metric's unit, and the unit.
 METRICS = {
     "flat_out_s_per_million": ("throughput events_per_s", lambda per_s: 1e6 / per_s, "s"),
@@ -57,16 +59,37 @@ def figure(report, metric):
     return of(value)
 
 
+def why_not_measured(kind, report):
+    """Returns why a run's figures do not describe its commit; None if they do.
+
+    It is the rule of `why_no_speed` in oncebench/report/measures/metrics.py, in the fields that every commit has.
+    """
+    late_ms = report.get("generator", {}).get("lateness_ms", {}).get("p99") or 0
+    if kind == "steady" and late_ms > LATE_MS:
+        return f"the generator was {late_ms:.0f} ms late for one event in a hundred: the machine was busy"
+    return "the pipeline died unasked" if report.get("deaths", {}).get("unasked") else None
+
+
 def setup_cache():
-    """Runs both loads in turns; returns each metric's figures."""
+    """Runs both loads in turns; returns each metric's figures.
+
+    Raises:
+        RuntimeError: no run of a load was measured.
+    """
     found = {metric: [] for metric in METRICS}
     with tempfile.TemporaryDirectory(prefix="oncebench-bench-") as folder:
         for _ in range(ROUNDS):
             for kind, options in (("flat_out", FLAT_OUT), ("steady", STEADY)):
                 report = run(options, Path(folder))
+                reason = why_not_measured(kind, report)
+                if reason is not None:
+                    print(f"a run of {kind} does not count: {reason}", file=sys.stderr)
+                    continue
                 for metric in METRICS:
                     if metric.startswith(kind):
                         found[metric].append(figure(report, metric))
+    if not all(found.values()):
+        raise RuntimeError("every run of a load was disturbed. Run the benchmarks again on an idle machine")
     return found
 
 

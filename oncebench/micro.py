@@ -30,6 +30,7 @@ from oncebench.record.json_lines import Lines
 from oncebench.record.streams import Stream
 from oncebench.sinks.kafka.coordinator import Transaction, end_txn_request
 from pipeline.events import check
+from pipeline.packing import pack
 from pipeline.sessions import EVENTS_PER_ROW, finished_session
 
 SESSIONS = 100  # enough that one-time costs do not count
@@ -69,6 +70,7 @@ class Work:
             "key": pa.array([key for key, _ in self.records], pa.binary()),
             "value": pa.array([value for _, value in self.records], pa.binary()),
         })  # fmt: skip
+        self.events = self.topic.combine_chunks().to_batches()
         self.record = self._recorded([json.loads(value) for value in values])
 
     def _recorded(self, events: Sequence[Mapping[str, Any]]) -> Record:
@@ -118,8 +120,13 @@ class Work:
         """The bytes of each event."""
         made()
 
+    def pack(self) -> None:
+        """The rows of all events, checked and packed as one record batch."""
+        for _ in pack(iter(self.events)):
+            pass
+
     def check(self) -> None:
-        """Whether each event is valid."""
+        """Whether each event is valid, one by one: the pipeline does this for events in another spelling."""
         for key, value in self.records:
             check(key, value)
 

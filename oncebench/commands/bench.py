@@ -60,7 +60,10 @@ ASV_RANGES = ("NEW", "ALL", "TAGS", "EXISTING", "HASHFILE:")
 )
 @click.option("--quick", is_flag=True, help="Run one round, of the Kafka sink unless --sink or --only is given.")
 @click.option(
-    "--bench", metavar="REGEX", help="Run only benchmarks whose name matches, as asv -b does: `micro`, `cells`."
+    "--bench",
+    metavar="REGEX",
+    help="Run only benchmarks whose name matches, as asv -b does: `micro`, `cells`, "
+    "`speed`. `speed` runs only with this option.",
 )
 @click.option("--commits", metavar="RANGE", help="Measure these commits, each in its own environment: main~3..main.")
 @click.option("--dry-run", is_flag=True, help="Do not store figures.")
@@ -143,21 +146,21 @@ def _reports() -> set[Path]:
     return set((LOCAL / "runs").glob("bench-*.jsonl"))
 
 
-def benchmark_pattern(bench: str | None, cells: Sequence[str]) -> str | None:
+def benchmark_pattern(bench: str | None, cells: Sequence[str]) -> str:
     """The pattern of benchmark names for asv: `bench`, limited to these cells if any.
 
     Cells that skip themselves are excluded here. Otherwise asv would start a process for each of their metrics, and
-    replace stored figures by nothing.
+    replace stored figures by nothing. The benchmarks `speed`, which have runs of their own, run only if `bench` asks.
     """
-    if not cells:
-        return bench
     named = "|".join(map(re.escape, cells))
-    return rf"^(?=.*?(?:{bench or ''}))(?:micro\.|cells\..*\('(?:{named})')"
+    of_cells = rf"cells\..*\('(?:{named})'" if cells else r"cells\."
+    speed = r"speed\.|" if bench else ""
+    return rf"^(?=.*?(?:{bench or ''}))(?:micro\.|{speed}{of_cells})"
 
 
-def arguments(bench: str | None, commits: str | None, dry_run: bool) -> list[str]:
+def arguments(pattern: str, commits: str | None, dry_run: bool) -> list[str]:
     """The arguments of `asv run`: for this commit, or for `commits` in asv's environments."""
-    which = ["--bench", bench] if bench else []
+    which = ["--bench", pattern]
     keep = ["--dry-run"] if dry_run else []
     if commits is not None:
         return ["run", "--machine", MACHINE, "--show-stderr", "--record-samples", *which, *keep, commits]

@@ -236,14 +236,17 @@ def test_quick_runs_one_sink_and_one_round_under_this_commit(clone: Path, monkey
         ("^micro", ["kafka a b"], ["micro.Load.time_encode"]),
         ("nobody|time_decode$", ["kafka a b"], []),
         ("Cost", ["kafka a"], []),  # the beginning of a name is none
+        ("speed", ["kafka a b"], ["speed.Speed.track_steady_p50_ms"]),
+        ("speed", [], ["speed.Speed.track_steady_p50_ms"]),
+        (None, [], ["micro.Load.time_encode", "cells.Cost.track_p99_ms('kafka a b')",
+                    "cells.Cost.track_p99_ms('delta a b')"]),
     ],
 )  # fmt: skip
 def test_asv_gets_a_pattern_of_the_selected_cells(bench: str | None, cells: list[str], wanted: list[str]) -> None:
-    names = ["micro.Load.time_encode", *(f"cells.Cost.track_p99_ms('{sink} a b')" for sink in ("kafka", "delta"))]
+    of_cells = [f"cells.Cost.track_p99_ms('{sink} a b')" for sink in ("kafka", "delta")]
+    names = ["micro.Load.time_encode", *of_cells, "speed.Speed.track_steady_p50_ms"]
     pattern = command.benchmark_pattern(bench, cells)
-    assert pattern is not None
     assert [name for name in names if re.search(pattern, name)] == wanted
-    assert command.benchmark_pattern(bench, []) == bench
 
 
 def test_only_selects_the_cells_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,35 +307,6 @@ def test_a_late_generator_gives_no_recovery_figure() -> None:
     late = killed("exactly-once") | {"generator": {"lateness_ms": {"p99": 340.0}}}
     (mine,) = bench.figures_of([late]).values()
     assert "recovery_s" not in mine and mine["broken"] == [0.0]
-
-
-def test_micro_benchmarks_run_and_skip_what_a_commit_lacks() -> None:
-    micro = pytest.importorskip("benchmarks.micro")
-    skip = pytest.importorskip("asv_runner.benchmarks.mark").SkipNotImplemented
-    for name in dir(micro):
-        if isinstance(of := getattr(micro, name), type) and not name.startswith("_"):
-            made = of()
-            made.setup()
-            for timed in (each for each in dir(made) if each.startswith("time_")):
-                getattr(made, timed)()
-    older = micro.Ledger()
-    older.needs = "something that this commit has not"
-    with pytest.raises(skip):
-        older.setup()
-
-
-def test_speed_reads_each_figure_from_a_report() -> None:
-    speed = pytest.importorskip("benchmarks.speed")
-    report = killed("exactly-once") | {
-        "throughput": {"events_per_s": 50_000.0},
-        "cpu_s_per_million_events": 12.5,
-        "latency_ms": {"p50": 400.0, "p99": 800.0},
-        "batches": {"trigger_ms": 300.0},
-    }
-    read = {metric: speed.figure(report, metric) for metric in speed.METRICS}
-    assert list(read.values()) == [20.0, 12.5, 400.0, 800.0, 300.0]
-    figures = {metric: [value] for metric, value in read.items()}
-    assert speed.Speed().track_steady_p99_ms(figures) == {"samples": [800.0], "number": 1}
 
 
 def test_speed_counts_a_whole_flat_out_load_in_every_commit() -> None:
