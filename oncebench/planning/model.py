@@ -33,6 +33,8 @@ from oncebench.planning.points import Point, Setting
 
 # A line through partitions and events needs three different runs; a fourth one shows an error.
 FEWEST_SETTINGS = 4
+# A fit of few runs may have no fixed part, and a batch without events then takes no time. No batch of Spark is shorter.
+SHORTEST_INTERVAL_MS = 1.0
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,7 @@ def forecast(costs: Costs, setting: Setting) -> Forecast | None:
     free = 1 - costs.batch.per_event * per_ms / w
     if free <= 0:
         return None
-    interval = max(float(setting.trigger_ms), without_events / free)
+    interval = max(float(setting.trigger_ms), without_events / free, SHORTEST_INTERVAL_MS)
     events = per_ms * interval
     batch_ms = duration_ms(costs, setting, events)
     cpu_ms = costs.cpu.fixed + costs.cpu.per_partition * partitions + costs.cpu.per_event * events

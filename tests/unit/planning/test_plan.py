@@ -295,6 +295,14 @@ def test_a_forecast_of_a_flat_out_load_is_refused() -> None:
         forecast(TRUE, Setting(None, 2, 2))
 
 
+def test_a_fit_without_a_fixed_part_has_a_forecast_and_a_plan() -> None:
+    costs = replace(TRUE, batch=Line(0.0, 0.0, 0.008))
+    expected = forecast(costs, Setting(1_000.0, 2, 2))
+    assert expected is not None
+    assert expected.events == 1
+    assert choose(costs, 3_000.0, 1_000.0).expected.busy <= MOST_BUSY
+
+
 def test_nothing_of_a_forecast_is_negative_or_endless() -> None:
     for setting in SETTINGS:
         expected = forecast(fit(POINTS), setting)
