@@ -103,7 +103,11 @@ class JobMetrics:
         dropped = _counter(
             "oncebench_dropped_partitions", 'Partitions that on_lost="drop" left out: their rows are lost.'
         )
-        failures = _counter("oncebench_failures", "Refused starts and failed batches, by class of the error.", "error")
+        failures = _counter(
+            "oncebench_failures",
+            "Refused starts and failed batches, by class of oncebench.delivery.errors; error=other: any other error.",
+            "error",
+        )
         for watch in watches:
             of = (watch.sink, watch.sink_id)
             batches.add_metric([*of, "written"], watch.written)
