@@ -227,6 +227,24 @@ def test_a_sink_that_fails_or_is_silent_costs_its_series_only(
     assert found["oncebench_open_transactions"] == [(OF, 1)]
 
 
+def test_a_scrape_waits_for_all_silent_sinks_together(
+    watch: Watch, scrape: Callable[[], Scraped], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "LOOK_LIMIT_S", 1.0)
+    silence = threading.Event()
+    silent = Listing([])
+    monkeypatch.setattr(silent, "look", lambda: silence.wait(30) and [])
+    for sink_id in "abcde":
+        watch_of("kafka", sink_id).open_transactions = lambda: silent  # type: ignore[assignment,return-value]
+    watch_of("kafka", "f").open_transactions = lambda: Listing([])  # type: ignore[assignment,return-value]
+    before = time.monotonic()
+    found = scrape()
+    assert 1.0 <= time.monotonic() - before < 3.0
+    assert found["oncebench_open_transactions"] == [({"sink": "kafka", "sink_id": "f"}, 0)], "an answer is not lost"
+    assert len(found["oncebench_rows_total"]) == 6
+    silence.set()
+
+
 def test_exporting_twice_is_exporting_once() -> None:
     metrics.export_metrics()
     metrics.export_metrics()
