@@ -22,16 +22,18 @@ from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from oncebench.delivery.copies import headers as names
 from oncebench.delivery.copies.fitting import Copy, fitted
 from oncebench.delivery.copies.originals import Original, Originals
-from oncebench.delivery.copies.topic_limit import MAX_MESSAGE_BYTES, producer_sizes, topic_limit
+from oncebench.delivery.copies.sizes import copy_sizes
 from oncebench.delivery.errors import DeliveryFailed
 from oncebench.delivery.failures.cause import UNKNOWN, failure
 from oncebench.delivery.failures.kafka import PURGED, fatal_error, of_code
+from oncebench.delivery.topics.settings import LARGEST, record_limit
 from oncebench.kafka_repair.addresses import RECOVERY, Repair, flush
 
 # The column that marks a row as a rejected record, and the column's type in Spark's syntax.
@@ -198,11 +200,19 @@ class Quarantine:
         A `renewed` producer sends each copy alone if the limit cannot be read.
         """
         if self._key not in _writers:
-            most = topic_limit(self.client, self.topic)
-            settings = {"enable.idempotence": True, "acks": "all", **producer_sizes(most), **RECOVERY}
-            settings |= {"batch.size": 1} if renewed and most == MAX_MESSAGE_BYTES else {}
+            most = self._limit()
+            settings = {"enable.idempotence": True, "acks": "all", **copy_sizes(most), **RECOVERY}
+            settings |= {"batch.size": 1} if renewed and most == LARGEST else {}
             _writers[self._key] = Producer({**self.client, **settings}), most
         return _writers[self._key]
+
+    def _limit(self) -> int:
+        """Returns the most bytes that the topic takes, or librdkafka's largest if it is not known."""
+        try:
+            found = record_limit(AdminClient({**self.client, "log_level": 2}), self.topic)
+        except KafkaException:  # no answer in time. The copies wait for longer, and one that is refused asks again
+            return LARGEST
+        return LARGEST if found is None else found
 
     @property
     def _key(self) -> tuple[str, str]:

@@ -6,9 +6,10 @@
     export_metrics()
     start_http_server(9108, addr="127.0.0.1")
 
-Promise: a scrape never waits longer than LOOK_LIMIT_S for a sink, and never fails because of it. If a sink does not
-list its transactions in time, the two series about them are missing in that scrape. Counters begin at 0 with each
-process. A scrape lists the open transactions of each sink that can leave some open, by a few requests to its server.
+Promise: a scrape waits for all sinks together, never longer than LOOK_LIMIT_S, and never fails because of one. If a
+sink does not list its transactions in time, the two series about them are missing in that scrape. Counters begin at 0
+with each process. A scrape lists the open transactions of each sink that can leave some open, by a few requests to its
+server.
 """
 
 from __future__ import annotations
@@ -45,13 +46,24 @@ class OpenTransactions:
         self._thread: Thread | None = None
         self._found: list[Left] | None = None
 
-    def look(self) -> list[Left] | None:
-        """Returns the open transactions; None: the sink did not answer in time, or has failed."""
+    def begin(self) -> None:
+        """Begins a look, unless an earlier one still waits."""
         if self._thread is None or not self._thread.is_alive():
             self._found = None
             self._thread = Thread(target=self._look, name="oncebench-metrics", daemon=True)
             self._thread.start()
-        self._thread.join(LOOK_LIMIT_S)
+
+    def found(self, until: float) -> list[Left] | None:
+        """Returns the open transactions of the look that has begun.
+
+        Args:
+            until: the time of `time.monotonic` at which the wait ends.
+
+        Returns:
+            None: the sink did not answer in time, or has failed.
+        """
+        assert self._thread is not None, "begin() comes first"
+        self._thread.join(max(0.0, until - time.monotonic()))
         return None if self._thread.is_alive() else self._found
 
     def _look(self) -> None:
@@ -103,7 +115,11 @@ class JobMetrics:
         dropped = _counter(
             "oncebench_dropped_partitions", 'Partitions that on_lost="drop" left out: their rows are lost.'
         )
-        failures = _counter("oncebench_failures", "Refused starts and failed batches, by class of the error.", "error")
+        failures = _counter(
+            "oncebench_failures",
+            "Refused starts and failed batches, by class of oncebench.delivery.errors; error=other: any other error.",
+            "error",
+        )
         for watch in watches:
             of = (watch.sink, watch.sink_id)
             batches.add_metric([*of, "written"], watch.written)
@@ -140,11 +156,16 @@ class JobMetrics:
             "oncebench_oldest_open_transaction_age_seconds",
             "Time since the oldest open transaction began; 0: none. In Kafka, committed readers wait for it.",
         )
+        asked = []
         for watch in watches:
-            if watch.open_transactions is None:
-                continue
-            of = (watch.sink, watch.sink_id)
-            found = self._transactions.setdefault(of, OpenTransactions(watch)).look()
+            if watch.open_transactions is not None:
+                of = (watch.sink, watch.sink_id)
+                transactions = self._transactions.setdefault(of, OpenTransactions(watch))
+                transactions.begin()
+                asked.append((of, transactions))
+        until = time.monotonic() + LOOK_LIMIT_S
+        for of, transactions in asked:
+            found = transactions.found(until)
             if found is None:
                 continue
             number.add_metric(of, len(found))

@@ -73,29 +73,37 @@ def refuse_access(client: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def kafka_must_answer(servers: str, sink_id: str) -> Iterator[None]:
+def kafka_must_answer(
+    servers: str,
+    sink_id: str,
+    output: str = "TOPIC",
+    *,
+    again: str = "start again",
+    kept: str = "No row was read or written",
+) -> Iterator[None]:
     """Converts errors of both Kafka clients to one that names the cluster and the next step.
 
     Args:
         servers: of the cluster.
         sink_id: of the job, for commands that name its groups and transactional ids.
+        output: its topic, for commands that name it.
+        again: what to do when Kafka answers.
+        kept: what the error has not harmed.
 
     Raises:
-        RefusedStart: the next start would meet the same error.
-        NoKafka: Kafka did not answer; start again.
+        RefusedStart: the next attempt would meet the same error.
+        NoKafka: Kafka did not answer; try again.
     """
     try:
         yield
     except (KafkaException, KafkaError) as error:
         text = error.args[0] if error.args else repr(error)
-        cause = named(of_error(error), sink_id=sink_id)
+        cause = named(of_error(error), output, sink_id)
         if cause.permanent:
-            raise RefusedStart(
-                f"Kafka at {servers}: {cause.reason} ({text}). {cause.remedy}, then start again."
-            ) from error
+            raise RefusedStart(f"Kafka at {servers}: {cause.reason} ({text}). {cause.remedy}, then {again}.") from error
         raise NoKafka(
-            f"Kafka at {servers} did not answer a request of the start: {text}. Check that "
-            "it runs and that the address is right. No row was read or written; start again."
+            f"Kafka at {servers} did not answer a request: {text}. Check that it runs and that the address is right. "
+            f"{kept}; {again}."
         ) from error
 
 

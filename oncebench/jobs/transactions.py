@@ -12,18 +12,13 @@ and its message is that another driver was started.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaException
-from kafka.errors import KafkaError
-
 from oncebench.delivery.contract import SinkKind, SinkSettings
-from oncebench.delivery.errors import NoKafka, RefusedStart
-from oncebench.delivery.failures.kafka import named, of_error
+from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.journal import Identity, Journal, look_into, open_journal
 from oncebench.delivery.protocols import choose, exactly_once_two_phase, protocol_of
 from oncebench.delivery.starts.drivers import refuse_newer_sink
@@ -267,25 +262,3 @@ def _in_batch(judged: Judged, opened: int | None) -> Judged:
 
 def _begun(found: list[Left]) -> set[tuple[str, float | None]]:
     return {(left.name, left.began_at) for left in found}
-
-
-@contextmanager
-def kafka_answers(servers: str, settings: SinkSettings) -> Iterator[None]:
-    """Converts errors of both Kafka clients to one that names the cluster and the next step.
-
-    Args:
-        servers: of the cluster.
-        settings: of the job's sink, for commands that name its topic, groups and transactional ids.
-    """
-    try:
-        yield
-    except (KafkaException, KafkaError) as error:
-        text = error.args[0] if error.args else repr(error)
-        cause = named(of_error(error), str(settings.output["output"]), settings.sink_id)
-        if cause.permanent:
-            raise RefusedStart(
-                f"Kafka at {servers}: {cause.reason} ({text}). {cause.remedy}, then call again."
-            ) from error
-        raise NoKafka(
-            f"Kafka at {servers} did not answer: {text}. Call again when it works: what has ended stays ended."
-        ) from error

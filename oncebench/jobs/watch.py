@@ -11,8 +11,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from oncebench.delivery import errors
 from oncebench.delivery.batch import Batch
 from oncebench.delivery.transactions.left import Transactions
+
+# What a failure is counted as. All begin at 0, because Prometheus sees no increase in a series that begins at 1.
+_CLASSES = tuple(
+    each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.PipelineError)
+)
+# Any other error: of Spark, of the query's own code, or of a task, which Spark passes on as its own.
+OTHER = "other"
+
+
+def _no_failures() -> Counter[str]:
+    return Counter({**{each.__name__: 0 for each in _CLASSES}, OTHER: 0})
 
 
 @dataclass
@@ -26,7 +38,7 @@ class Watch:
         rows: of the written batches.
         rejected: rows that were copied to quarantine, by reason.
         dropped: partitions that `on_lost="drop"` left out.
-        failures: errors that ended a start or a batch, by class.
+        failures: errors that ended a start or a batch, by class of `oncebench.delivery.errors`, or OTHER.
         newest_commit_at: Unix time in s at which the newest batch was delivered; None: none yet.
         open_since: Unix time in s at which the batch in work began; None: no batch is open.
         open_transactions: opens the sink's own list of transactions; None: its commits are one step each.
@@ -39,7 +51,7 @@ class Watch:
     rows: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
     dropped: int = 0
-    failures: Counter[str] = field(default_factory=Counter)
+    failures: Counter[str] = field(default_factory=_no_failures)
     newest_commit_at: float | None = None
     open_since: float | None = None
     open_transactions: Callable[[], Transactions] | None = None
@@ -69,7 +81,8 @@ class Watch:
         try:
             yield
         except Exception as error:
-            self.failures[type(error).__name__] += 1
+            kind = next((each for each in type(error).__mro__ if each in _CLASSES), None)
+            self.failures[kind.__name__ if kind else OTHER] += 1
             raise
 
 

@@ -1,6 +1,7 @@
 """Chooses a setting: the fewest cores that keep the latency, and on them the least processor time.
 
-Promise: a pure function. Every candidate is tried, so the choice is the best that the model knows.
+Promise: a pure function. Every number of partitions up to the cores is tried with each of TRIGGERS_MS. More partitions
+than cores would make further waves of tasks, which only add time and work to a batch.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from oncebench.planning.points import Setting
 # Of the cores' time. At 10,000 events/s the pipeline and its broker used three quarters of two cores; other work then
 # raised the p99 at once (docs/speed.md).
 MOST_BUSY = 0.75
-# A plan for more cores or partitions than these would be a guess: both are far beyond any measured run.
-MOST_CORES, MOST_PARTITIONS = 128, 256
+# A plan for more cores would be a guess: this is far beyond any measured run.
+MOST_CORES = 128
 TRIGGERS_MS = (0, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000)
 # Kafka's default of the producer's transaction.timeout.ms, and the broker's limit, transaction.max.timeout.ms.
 USUAL_TIMEOUT_S, BROKER_LIMIT_S = 60, 900
@@ -97,9 +98,7 @@ def _counted(count: int, noun: str) -> str:
 
 def _candidates(costs: Costs, rate: float, cores: int) -> list[Plan]:
     settings = (
-        Setting(rate, cores, 2**power, trigger_ms)
-        for power in range(MOST_PARTITIONS.bit_length())
-        for trigger_ms in TRIGGERS_MS
+        Setting(rate, cores, partitions, trigger_ms) for partitions in range(1, cores + 1) for trigger_ms in TRIGGERS_MS
     )
     forecasts = ((setting, forecast(costs, setting)) for setting in settings)
     return [Plan(setting, expected) for setting, expected in forecasts if expected is not None]

@@ -1,8 +1,8 @@
 """The model of a plan: how long a batch takes, what it costs, and what latency follows.
 
-A batch of n events in P partitions takes `fixed + (per_partition * P + per_event * n) / w` milliseconds, where w is the
-number of tasks that run at once: as many as Spark has task slots, but at most P. A plan has a slot per core. The
-processor time of a batch has the same form without w.
+A batch of n events has a task per partition. On C task slots its P tasks run in ceil(P / C) waves. So on average
+w = P / ceil(P / C) run at once, and the batch takes `fixed + (per_partition * P + per_event * n) / w` milliseconds. A
+plan has a slot per core. The processor time of a batch has the same form without w.
 At a steady rate a batch takes the events that arrived during the interval before it, so
 
     interval = max(trigger, batch)        events = rate * interval
@@ -14,11 +14,13 @@ some batches take longer than the median.
 Promise: pure functions. Coefficients are not negative (`scipy.optimize.nnls`), and relative errors count alike for
 small and large batches.
 
-Limit: more cores than measured are an extrapolation. The model assumes that tasks share nothing but the cores.
+Limits: more cores than measured are an extrapolation. The model assumes that all tasks of a batch take equally long and
+share nothing but the cores. A last wave of few tasks was never measured: its idle cores may shorten it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -31,6 +33,8 @@ from oncebench.planning.points import Point, Setting
 
 # A line through partitions and events needs three different runs; a fourth one shows an error.
 FEWEST_SETTINGS = 4
+# A fit of few runs may have no fixed part, and a batch without events then takes no time. No batch of Spark is shorter.
+SHORTEST_INTERVAL_MS = 1.0
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,7 @@ def forecast(costs: Costs, setting: Setting) -> Forecast | None:
     free = 1 - costs.batch.per_event * per_ms / w
     if free <= 0:
         return None
-    interval = max(float(setting.trigger_ms), without_events / free)
+    interval = max(float(setting.trigger_ms), without_events / free, SHORTEST_INTERVAL_MS)
     events = per_ms * interval
     batch_ms = duration_ms(costs, setting, events)
     cpu_ms = costs.cpu.fixed + costs.cpu.per_partition * partitions + costs.cpu.per_event * events
@@ -162,8 +166,9 @@ def processor_ms(costs: Costs, setting: Setting, events: float) -> float:
     return costs.cpu.fixed + costs.cpu.per_partition * setting.partitions + costs.cpu.per_event * events
 
 
-def _at_once(setting: Setting) -> int:
-    return min(setting.cores, setting.partitions)
+def _at_once(setting: Setting) -> float:
+    """How many tasks run at once, on average over the waves."""
+    return setting.partitions / math.ceil(setting.partitions / setting.cores)
 
 
 def _interval(point: Point) -> float:

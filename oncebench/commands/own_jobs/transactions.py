@@ -22,15 +22,8 @@ from oncebench.delivery.stores.choose import Place
 from oncebench.delivery.transactions.decided import ABORT, AGAIN, COMMIT, Decision, Judged
 from oncebench.delivery.transactions.left import ENDING, LOST
 from oncebench.errors import ExitCode, UserError
-from oncebench.jobs.transactions import (
-    DONE,
-    Ended,
-    LeftOpen,
-    Owner,
-    kafka_answers,
-    owner_of_checkpoint,
-    owner_of_sink_id,
-)
+from oncebench.jobs.start import kafka_must_answer
+from oncebench.jobs.transactions import DONE, Ended, LeftOpen, Owner, owner_of_checkpoint, owner_of_sink_id
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.servers.kafka.external import external
 
@@ -193,7 +186,13 @@ def _opened(request: Request) -> Iterator[LeftOpen]:
         if request.kafka is not None:
             external(request.kafka)
         with (
-            kafka_answers(kafka.get("bootstrap.servers", ""), owner.settings),
+            kafka_must_answer(
+                kafka.get("bootstrap.servers", ""),
+                owner.settings.sink_id,
+                str(owner.settings.output["output"]),
+                again="call again",
+                kept="What has ended stays ended",
+            ),
             closing(LeftOpen(owner)) as left,
         ):
             yield left

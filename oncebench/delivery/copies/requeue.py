@@ -18,12 +18,14 @@ from itertools import islice
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from oncebench.delivery.copies import headers as names
 from oncebench.delivery.copies.fitting import record_bytes
 from oncebench.delivery.copies.letters import LIMIT_S, NOTHING_SENT, Letter, Letters, Selection, as_number, group_closed
-from oncebench.delivery.copies.topic_limit import BATCH_BYTES, producer_sizes, topic_limit
-from oncebench.delivery.errors import DeliveryFailed, RefusedStart
+from oncebench.delivery.copies.sizes import copy_sizes
+from oncebench.delivery.errors import DeliveryFailed, ReadError, RefusedStart
+from oncebench.delivery.topics.settings import BATCH_BYTES, LARGEST, record_limit
 from oncebench.kafka_access.acls import TOPIC, TRANSACTIONAL_ID, Resource, advice
 
 # Copies in a transaction: a second of work at most, far below its time-out.
@@ -74,8 +76,19 @@ class Requeue:
             outcomes[letter.reason, letter.outcome or TO + self._target(letter)] += 1
         for topic in {outcome.removeprefix(TO) for _, outcome in outcomes if outcome.startswith(TO)}:
             partitions = self._letters.partitions(topic, "Write", "Create it, or give --to TOPIC")
-            self._targets[topic] = partitions, topic_limit(self._client, topic)
+            self._targets[topic] = partitions, self._limit(topic)
         return outcomes
+
+    def _limit(self, topic: str) -> int:
+        """Returns the most bytes that a target takes, or librdkafka's largest if this user may not read it."""
+        try:
+            found = record_limit(AdminClient({**self._client, "log_level": 2}), topic)
+        except KafkaException as error:
+            raise ReadError(
+                f"topic {topic}: its limit of a record cannot be read ({error.args[0].str()}). {NOTHING_SENT} Check "
+                "that the brokers run, and call again."
+            ) from error
+        return LARGEST if found is None else found
 
     def send(self) -> None:
         """Sends what `look` has found.
@@ -88,7 +101,7 @@ class Requeue:
         """
         smallest = min((limit for _, limit in self._targets.values()), default=BATCH_BYTES)
         settings = {"transactional.id": self._selection.group, "partitioner": "murmur2_random", "log_level": 2}
-        producer = Producer({**self._client, **producer_sizes(smallest), **settings})
+        producer = Producer({**self._client, **copy_sizes(smallest), **settings})
         letters = self._letters.read()
         self._begin(producer)
         try:

@@ -16,9 +16,9 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 # A running broker answers in milliseconds; a restart of a broker takes seconds.
 LIMIT_S = 20.0
 # The smallest and the largest limit that librdkafka takes.
-_SMALLEST, _LARGEST = 1_000, 1_000_000_000
+_SMALLEST, LARGEST = 1_000, 1_000_000_000
 # librdkafka's default. A batch of small records has at most so many bytes, whatever one record may have.
-_BATCH_BYTES = 1_000_000
+BATCH_BYTES = 1_000_000
 _log = logging.getLogger(__name__)
 
 
@@ -41,7 +41,7 @@ def _setting(admin: AdminClient, resource: ConfigResource, name: str) -> str | N
             raise
         kind, on = ("broker", "cluster") if resource.restype == ResourceType.BROKER else ("topic", "topic")
         _log.warning(
-            "cannot read %s of %s %s, so this start does not check it: %s. To have it checked, grant this user "
+            "cannot read %s of %s %s, so nothing checks it: %s. To have it checked, grant this user "
             "DescribeConfigs on the %s",
             *(name, kind, resource.name, error.args[0], on),
         )
@@ -63,5 +63,5 @@ def producer_sizes(limit: int | None) -> Mapping[str, Any]:
     """
     if limit is None:
         return {}
-    allowed = min(max(limit, _SMALLEST), _LARGEST)
-    return {"message.max.bytes": allowed, "batch.size": min(allowed, _BATCH_BYTES)}
+    allowed = min(max(limit, _SMALLEST), LARGEST)
+    return {"message.max.bytes": allowed, "batch.size": min(max(limit, 1), BATCH_BYTES)}

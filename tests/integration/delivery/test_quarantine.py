@@ -11,7 +11,6 @@ from confluent_kafka import KafkaError, Producer, TopicPartition
 
 from oncebench.delivery import quarantine
 from oncebench.delivery.copies.originals import MOST_READ_OVER, Original, Originals
-from oncebench.delivery.copies.topic_limit import MAX_MESSAGE_BYTES
 from oncebench.delivery.errors import DeliveryFailed
 from oncebench.delivery.quarantine import Quarantine
 from oncebench.servers.kafka.broker import KafkaBroker
@@ -176,7 +175,7 @@ def test_a_limit_that_was_lowered_meanwhile_cuts_only_what_does_not_fit(
     fitting = [{"key": b"k", "value": b"v" * 1000} for _ in range(50)]
     world.send({"value": b"small"}, {"key": b"k" * 100, "value": b"v" * 500_000}, *fitting)
     if not readable:
-        monkeypatch.setattr(quarantine, "topic_limit", lambda *_: MAX_MESSAGE_BYTES)
+        monkeypatch.setattr(quarantine, "record_limit", lambda *_: None)
     assert world.reject([0]) == {"bad": 1}
     world.lower_limit(10_000)
     assert world.reject(range(1, 52)) == {"bad": 51}

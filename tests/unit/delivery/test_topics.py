@@ -7,11 +7,14 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AclOperation, AdminClient, PartitionMetadata
 
+from oncebench.delivery.copies.sizes import copy_sizes
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.topics.check import READ, WRITE, refuse_unfit
 from oncebench.delivery.topics.replicas import lack_of
+from oncebench.delivery.topics.settings import producer_sizes
 
 OWN = ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata")
 
@@ -77,3 +80,11 @@ def test_a_partition_with_too_few_replicas_in_sync_is_named() -> None:
 @pytest.mark.parametrize("required", [1, 2])
 def test_a_partition_whose_replicas_are_all_in_sync_lacks_nothing(required: int) -> None:
     assert lack_of("orders", partition(leader=1, replicas=[1], in_sync=[1]), required) is None
+
+
+@pytest.mark.parametrize("limit", [1, 500, 10_000, 1_048_588, 8_000_000])
+def test_no_batch_of_a_producer_is_larger_than_its_topic_takes(limit: int) -> None:
+    for sizes in (producer_sizes(limit), copy_sizes(limit)):
+        assert sizes["batch.size"] == min(limit, 1_000_000)
+        assert sizes["message.max.bytes"] >= limit
+        Producer({"bootstrap.servers": "127.0.0.1:9", "log_level": 0, **sizes})  # the client takes them

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -61,6 +62,11 @@ def scrape() -> Callable[[], Scraped]:
     return scraped
 
 
+def failures(found: Scraped) -> dict[str, float]:
+    """The failures so far, by the label that names their class."""
+    return {labels["error"]: value for labels, value in found["oncebench_failures_total"] if value}
+
+
 def batch(rows: Sequence[int], quarantined: Mapping[str, int] | None = None, **more: Any) -> Any:
     results = [Written(p, count, 0, quarantined=quarantined or {}) for p, count in enumerate(rows)]
     return SimpleNamespace(**{"results": results, "drained": False, "dropped": [], **more})
@@ -105,6 +111,17 @@ def test_the_page_names_every_metric() -> None:
     assert [name for name in METRICS if f"`{name}`" not in page] == []
 
 
+def test_the_alerts_of_the_page_name_series_that_exist() -> None:
+    page = (ROOT / "docs" / "your_own_job.md").read_text()
+    (alerts,) = (block for block in page.split("```") if "increase(" in block)
+    text = generate_latest(metrics.REGISTRY).decode()
+    known = {*METRICS, *(family.name for family in text_string_to_metric_families(text)), "up"}
+    named = [re.sub(r"^\w+\(", "", line) for line in alerts.strip().splitlines()]
+    names = [re.match(r"\w+", each) for each in named]
+    assert len(names) > 4
+    assert [each for each in names if each is None or each[0] not in known] == []
+
+
 def test_batches_rows_and_rejected_rows_are_counted(watch: Watch, scrape: Callable[[], Scraped]) -> None:
     watch.note_batch(batch([3, 4], {"late": 2}))
     watch.note_batch(batch([5, 0], dropped=[1]))
@@ -127,7 +144,7 @@ def test_a_batch_that_fails_stays_open_until_one_is_delivered(
     now = 1030.0
     found = scrape()
     assert found["oncebench_open_batch_age_seconds"] == [(OF, 30)]
-    assert found["oncebench_failures_total"] == [({**OF, "error": "DeliveryFailed"}, 1)]
+    assert failures(found) == {"DeliveryFailed": 1}
     assert "oncebench_newest_commit_timestamp_seconds" not in found, "nothing is committed yet"
     with watch.batch():
         now = 1045.0
@@ -141,7 +158,27 @@ def test_a_refused_start_is_counted(watch: Watch, scrape: Callable[[], Scraped])
     sink = KafkaSink("out", bootstrap_servers="b:1", sink_id="a")
     with pytest.raises(RefusedStart, match="not a stream"):
         deliver(SimpleNamespace(isStreaming=False), sink, guarantee="exactly-once", checkpoint="c")  # type: ignore[arg-type]
-    assert scrape()["oncebench_failures_total"] == [({**OF, "error": "RefusedStart"}, 1)]
+    assert failures(scrape()) == {"RefusedStart": 1}
+
+
+class OfASink(RefusedStart):
+    """An error that a sink derives from one of the library."""
+
+
+class OfAQuery(Exception):
+    """An error of the query's own code."""
+
+
+def test_every_failure_counts_in_a_series_that_began_at_zero(watch: Watch, scrape: Callable[[], Scraped]) -> None:
+    before = {labels["error"]: value for labels, value in scrape()["oncebench_failures_total"]}
+    assert {"RefusedStart", "DeliveryFailed", "NoKafka"} < set(before)
+    assert set(before.values()) == {0}
+    for error in (OfASink("no"), OfAQuery("none"), DeliveryFailed("lost")):
+        with pytest.raises(type(error)), watch.counted_failures():
+            raise error
+    after = failures(scrape())
+    assert after == {"RefusedStart": 1, "DeliveryFailed": 1, "other": 1}
+    assert set(after) < set(before)
 
 
 def test_the_oldest_open_transaction_is_dated(
@@ -188,6 +225,24 @@ def test_a_sink_that_fails_or_is_silent_costs_its_series_only(
         assert time.monotonic() < until
         time.sleep(0.02)
     assert found["oncebench_open_transactions"] == [(OF, 1)]
+
+
+def test_a_scrape_waits_for_all_silent_sinks_together(
+    watch: Watch, scrape: Callable[[], Scraped], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "LOOK_LIMIT_S", 1.0)
+    silence = threading.Event()
+    silent = Listing([])
+    monkeypatch.setattr(silent, "look", lambda: silence.wait(30) and [])
+    for sink_id in "abcde":
+        watch_of("kafka", sink_id).open_transactions = lambda: silent  # type: ignore[assignment,return-value]
+    watch_of("kafka", "f").open_transactions = lambda: Listing([])  # type: ignore[assignment,return-value]
+    before = time.monotonic()
+    found = scrape()
+    assert 1.0 <= time.monotonic() - before < 3.0
+    assert found["oncebench_open_transactions"] == [({"sink": "kafka", "sink_id": "f"}, 0)], "an answer is not lost"
+    assert len(found["oncebench_rows_total"]) == 6
+    silence.set()
 
 
 def test_exporting_twice_is_exporting_once() -> None:

@@ -63,10 +63,17 @@ def test_a_batch_takes_the_events_of_its_interval(rate: float, cores: int, parti
     setting = Setting(rate, cores, partitions, trigger_ms)
     expected = forecast(TRUE, setting)
     if expected is None:
-        assert rate / 1000 * TRUE.batch.per_event / min(cores, partitions) >= 1
+        assert rate / 1000 * TRUE.batch.per_event * math.ceil(partitions / cores) / partitions >= 1
         return
     interval = max(trigger_ms, expected.batch_ms)
     assert expected.events == pytest.approx(rate / 1000 * interval)
+
+
+def test_eight_tasks_on_six_cores_take_two_waves() -> None:
+    eight = [duration_ms(TRUE, Setting(None, cores, 8), 100_000) for cores in (4, 6, 7, 8)]
+    a_wave = TRUE.batch.per_partition + TRUE.batch.per_event * 100_000 / 8
+    assert eight == pytest.approx([TRUE.batch.fixed + waves * a_wave for waves in (2, 2, 2, 1)])
+    assert forecast(TRUE, Setting(200_000.0, 6, 8)) != forecast(TRUE, Setting(200_000.0, 6, 6))
 
 
 def test_an_overloaded_setting_has_no_forecast() -> None:
@@ -99,6 +106,14 @@ def test_a_choice_takes_the_cheapest_setting_of_its_cores() -> None:
             other = forecast(TRUE, Setting(3_000.0, plan.setting.cores, partitions, trigger_ms))
             fits = other is not None and other.p99_ms <= 20_000 and other.busy <= MOST_BUSY
             assert not fits or other is None or plan.expected.cpu_us <= other.cpu_us
+
+
+@pytest.mark.parametrize("rate", [100_000.0, 250_000.0, 400_000.0])
+def test_a_choice_needs_no_more_cores_than_any_partitions_do(rate: float) -> None:
+    plan = choose(TRUE, rate, 1_500.0)
+    for partitions in range(1, 257):
+        other = forecast(TRUE, Setting(rate, plan.setting.cores - 1, partitions))
+        assert other is None or other.p99_ms > 1_500 or other.busy > MOST_BUSY
 
 
 def test_only_healthy_runs_count() -> None:
@@ -278,6 +293,14 @@ def test_a_pipeline_that_would_not_keep_up_is_a_miss() -> None:
 def test_a_forecast_of_a_flat_out_load_is_refused() -> None:
     with pytest.raises(ValueError, match="no steady state"):
         forecast(TRUE, Setting(None, 2, 2))
+
+
+def test_a_fit_without_a_fixed_part_has_a_forecast_and_a_plan() -> None:
+    costs = replace(TRUE, batch=Line(0.0, 0.0, 0.008))
+    expected = forecast(costs, Setting(1_000.0, 2, 2))
+    assert expected is not None
+    assert expected.events == 1
+    assert choose(costs, 3_000.0, 1_000.0).expected.busy <= MOST_BUSY
 
 
 def test_nothing_of_a_forecast_is_negative_or_endless() -> None:

@@ -1,0 +1,36 @@
+"""Errors of both Kafka clients name the cluster and the next step, at a start and in a command."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from kafka.errors import GroupAuthorizationFailedError, KafkaTimeoutError
+
+from oncebench.delivery.errors import NoKafka, RefusedStart
+from oncebench.jobs.start import kafka_must_answer
+
+
+@pytest.mark.parametrize("error", [KafkaException(KafkaError(KafkaError._TIMED_OUT)), KafkaTimeoutError("late")])
+def test_a_kafka_that_is_away_says_what_is_unharmed(error: Exception) -> None:
+    with (
+        pytest.raises(NoKafka, match=r"^Kafka at b:1 did not .* No row was read or written; start again\.$"),
+        kafka_must_answer("b:1", "a"),
+    ):
+        raise error
+    with (
+        pytest.raises(NoKafka, match=r"^Kafka at b:1 did not .* What has ended stays ended; call again\.$"),
+        kafka_must_answer("b:1", "a", "out", again="call again", kept="What has ended stays ended"),
+    ):
+        raise error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)), GroupAuthorizationFailedError("no")],
+)
+def test_a_missing_right_names_the_jobs_groups(error: Exception) -> None:
+    with (
+        pytest.raises(RefusedStart, match=r"^Kafka at b:1: .* --group a\. .*, then call again\.$"),
+        kafka_must_answer("b:1", "a", again="call again"),
+    ):
+        raise error
