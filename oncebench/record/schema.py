@@ -122,6 +122,7 @@ class Facts(TypedDict):
     uses: dict[str, _Use]
     checkpoint_written: NotRequired[_Written | None]  # older runs did not count it; null: not counted
     measured_from_us: NotRequired[Count]  # older runs: when the load began
+    clock_moved_us: NotRequired[Whole]  # older runs did not watch the clock
     environment: NotRequired[dict[str, Any]]  # older runs: use the machine that audits them
     engine: NotRequired[Engine]  # older runs: Spark
 

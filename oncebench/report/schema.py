@@ -189,4 +189,5 @@ class Report(TypedDict):
     probe: NotRequired[bool]  # the run only tried a rate, for `oncebench sustain`
     series: NotRequired[str]  # the series that the run belongs to; runs outside a series have none
     interrupted: NotRequired[bool]
+    clock_moved_us: NotRequired[int | None]  # None: the run did not watch its clock; older reports have none
     reproduce: Annotated[str, AfterValidator(_shell_command)]

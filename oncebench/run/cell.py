@@ -83,6 +83,7 @@ class RunResult:
     uses: dict[str, Use]
     checkpoint_written: dict[str, int] | None
     measured_from_us: int
+    clock_moved_us: int
     interrupted: bool
     engine: dict[str, Any]
 
@@ -199,9 +200,10 @@ class _Run:
             self.processes.stop(OBSERVER)
             counted = self.engine.keeps_checkpoint_files and not self.cell.checkpoint
             written = self.meters.checkpoint.total() if counted else None
+        self.measurement.clock.look()
         uses, cut = self.meters.uses(), self.interrupted.is_set()
         return RunResult(self.id, self.topics, self._kafka(), self.durability, uses, written, self.measurement.from_us,
-                         cut, self.engine.as_json())  # fmt: skip
+                         self.measurement.clock.moved_us, cut, self.engine.as_json())  # fmt: skip
 
     def _run_load(self) -> None:
         if self.cell.open_sessions:
