@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oncebench.audit.exits import EXIT_EVENTS, FAILED, KILLED, RANDOM
+from oncebench.audit.exits import AFTERMATH_US, EXIT_EVENTS, FAILED, KILLED, RANDOM
 from oncebench.audit.failures import (
-    AFTERMATH_US,
     OF_CHECKPOINTS,
     OF_PROCESSES,
     UNCONFIRMED_US,
