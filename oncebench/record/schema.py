@@ -123,6 +123,7 @@ class Facts(TypedDict):
     checkpoint_written: NotRequired[_Written | None]  # older runs did not count it; null: not counted
     measured_from_us: NotRequired[Count]  # older runs: when the load began
     clock_moved_us: NotRequired[Whole]  # older runs did not watch the clock
+    digests: NotRequired[bool]  # whether the run wrote `digests.json`; older runs do not show it
     environment: NotRequired[dict[str, Any]]  # older runs: use the machine that audits them
     engine: NotRequired[Engine]  # older runs: Spark
 
