@@ -229,7 +229,7 @@ def facts_of(
         weak=_weak(findings, record),
         undecided=(*not_finished, *([no_times] if no_times else [])),
         not_exercised=_not_exercised(findings, record, cell),
-        notes=_notes(record),
+        notes=(*_notes(record), *(_unseen(findings) if _few_unseen(findings) else ())),
     )
 
 
@@ -278,10 +278,16 @@ def _unobserved(findings: Findings, record: Record) -> tuple[str, ...]:
     if not record.observed.complete:
         note = f": {record.observed.note}" if record.observed.note else ""
         return (f"the observer did not watch to the end{note}",)
+    return () if _few_unseen(findings) else _unseen(findings)
+
+
+def _few_unseen(findings: Findings) -> bool:
+    return findings.latency.unseen <= MAX_UNSEEN_SHARE * findings.rows["visible_distinct"]
+
+
+def _unseen(findings: Findings) -> tuple[str, ...]:
     unseen, visible = findings.latency.unseen, findings.rows["visible_distinct"]
-    if unseen > MAX_UNSEEN_SHARE * visible:
-        return (f"the observer never saw {unseen} of {visible} visible rows",)
-    return ()
+    return (f"the observer never saw {unseen} of {visible} visible rows",) if unseen else ()
 
 
 def _interrupted(findings: Findings, record: Record) -> str | None:

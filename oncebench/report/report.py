@@ -222,7 +222,7 @@ def _speed_section(run: _Run) -> dict[str, Any]:
         "latency_ms": latency.visible.to_json(),
         "visibility_gap_ms": (Distribution() if seen.written_us is None else latency.gap).to_json(),
         "append_latency_ms": append.to_json(),
-        "latency_curve_ms": Distribution.curve(seen.latency_us[measured] / 1e3),
+        "latency_curve_ms": Distribution.curve(seen.latency_us[measured] / 1e3, latency.visible.unseen),
         "torn_seen_by_observer": latency.torn_sessions,
         "timeline": steps,
         "steadiness": steadiness(steps, run.cell.rate, run.cell.warmup_s, _load_s(run.record)),
