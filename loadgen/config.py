@@ -36,6 +36,7 @@ _TOPIC = r"^(?!\.\.?\Z)[a-zA-Z0-9._-]{1,249}\Z"  # Kafka's rule (org.apache.kafk
 _RESERVED = {
     "bootstrap.servers": "use the field bootstrap_servers",
     "metadata.broker.list": "use the field bootstrap_servers",
+    "message.timeout.ms": "use its other name, delivery.timeout.ms",
     "enable.idempotence": "without it the topic may hold events that the ledger does not record",
     "acks": "an acknowledgement must mean that the event is in the topic",
     "request.required.acks": "an acknowledgement must mean that the event is in the topic",
