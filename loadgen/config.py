@@ -67,9 +67,9 @@ class Replayed:
     passes: Annotated[int | None, _whole(1, MAX_PASSES)] = 1
     prefix: str = ""
 
-    @property
+    @cached_property
     def file(self) -> RecordFile:
-        """The file."""
+        """The file, which must not change any more."""
         return RecordFile(self.path, self.key)
 
     @cached_property
