@@ -154,6 +154,8 @@ class LoadConfig:
             raise ConfigError("replayed: the workload records needs it, and the others do not take it")
         if self.skew and self.replayed is not None:
             raise ConfigError("skew: the records of a file are spread by their own keys")
+        if self.events_per_session != EVENTS_PER_SESSION and self.replayed is not None:
+            raise ConfigError("events_per_session: the records of a file are all sent")
         for name in self.client:
             if name in _RESERVED:
                 raise ConfigError(f"client: {name!r} cannot be set: {_RESERVED[name]}")

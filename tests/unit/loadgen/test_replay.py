@@ -175,6 +175,19 @@ def test_only_the_workload_records_takes_a_file(tmp_path: Path) -> None:
             LoadConfig("localhost:1", "input", 1000.0, 1, tmp_path, **wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("events_per_session", 50, "events_per_session: the records of a file are all sent"),
+        ("skew", 1.0, "skew: the records of a file are spread by their own keys"),
+    ],
+)
+def test_a_replayed_load_refuses_what_plans_sessions(tmp_path: Path, field: str, value: float, said: str) -> None:
+    replayed = Replayed(file_of(tmp_path, b"{}").path)
+    with pytest.raises(ConfigError, match=f"^{said}$"):
+        LoadConfig("localhost:1", "input", 1000.0, 1, tmp_path, workload="records", replayed=replayed, **{field: value})  # type: ignore[arg-type]
+
+
 def test_a_file_larger_than_memory_is_streamed(tmp_path: Path) -> None:
     file = file_of(tmp_path, b'{"a":"' + b"x" * 99_000 + b'"}\n')
     with file.path.open("ab") as out:
