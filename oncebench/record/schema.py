@@ -264,7 +264,6 @@ def _kind_of_event(line: object) -> str:
 Timeline = Annotated[
     Annotated[_RandomKill, Tag("(random-kill)")] | Annotated[_Event, Tag("(other)")], Discriminator(_kind_of_event)
 ]
-Observer = TypedDict("Observer", {"t_us": Whole})
 
 
 class _Summary(TypedDict, total=False):

@@ -43,14 +43,12 @@ class Latency:
         visible: from the scheduled end event.
         gap: from the write of the row, which is the part that a commit adds; only for sinks with write times.
         torn_sessions: sessions that the observer saw in parts, or never saw whole.
-        torn_span: from the first to the last row of these sessions.
         unseen: visible expected rows that the observer did not see.
     """
 
     visible: Distribution = field(default_factory=Distribution)
     gap: Distribution = field(default_factory=Distribution)
     torn_sessions: int = 0
-    torn_span: Distribution = field(default_factory=Distribution)
     unseen: int = 0
 
 
@@ -324,6 +322,5 @@ def _latency(
         visible=Distribution.of((seen_us - ended_at)[counted] / 1e3, later),
         gap=Distribution.of((seen_us - _middle_us(reads.append_ms[rows]))[counted & stamped] / 1e3, later * stamped),
         torn_sessions=int(torn.sum()),
-        torn_span=Distribution.of((high - low)[torn] / 1e3),
         unseen=int(unseen.sum()),
     )

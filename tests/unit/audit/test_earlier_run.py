@@ -79,6 +79,11 @@ def test_an_earlier_run_without_one_of_its_rows_is_broken(folder: Path) -> None:
     assert (report["verdict"], report["anomalies"]) == ("broken", wrong)
 
 
+def test_damage_to_a_file_that_no_auditor_reads_leaves_the_verdict(folder: Path) -> None:
+    (folder / "observer.jsonl").write_bytes(bytes(100))
+    assert judge_again(folder)["verdict"] == "kept"
+
+
 @pytest.mark.parametrize(("copy", "anomalies"), [(b"{", {}), (b"}", {"QUAR": 1})])
 def test_the_copies_of_an_earlier_run_are_judged(folder: Path, copy: bytes, anomalies: dict[str, int]) -> None:
     """Earlier versions cut no copies, so their files have no columns for the lengths of originals."""

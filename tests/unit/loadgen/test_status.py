@@ -44,7 +44,7 @@ def test_lateness_does_not_change_the_ledger() -> None:
 
 
 def test_the_status_file_ends_with_the_summary(tmp_path: Path) -> None:
-    summary = Summary(100, 90, 80, 7, 3, 1.5, 53.333, Lateness(0.1, 0.9, 1.0), 0.9, 5_000)
+    summary = Summary(100, 90, 80, 7, 3, 1.5, 53.333, Lateness(0.1, 0.9, 1.0), 0.9)
     with StatusFile(tmp_path / "load.jsonl") as file:
         file.status(Status(1_000, 50, 40, 30, 0, 160.0, 0.25))
         assert (tmp_path / "load.jsonl").read_text().endswith("}\n")  # can be followed at once
