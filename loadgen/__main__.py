@@ -6,7 +6,8 @@ Exit codes:
 - 1: the load could not start, or Kafka refused to continue;
 - 2: the config is wrong.
 
-The first signal stops sending and waits for Kafka's answers; a second signal stops the waiting. The last line of the
+The first signal stops sending and waits for Kafka's answers; a second signal stops the waiting. `oncebench` sends the
+second one halfway to the kill. The last line of the
 status file is the summary, unless the load could not start.
 """
 

@@ -63,14 +63,17 @@ def settings(config: LoadConfig) -> dict[str, Setting]:
 
 
 def number_setting(config: LoadConfig, name: str) -> int:
-    """The effective value of a whole-number setting of `DEFAULTS`.
+    """The effective value of a setting of `DEFAULTS` that the load relies on: a whole number from 1 on.
 
-    Raises ConfigError if the user's value is not a whole number.
+    Raises ConfigError for another value, such as 0, which librdkafka takes as "no limit".
     """
     try:
-        return int(settings(config)[name])
+        number = int(str(settings(config)[name]))
     except ValueError:
-        raise ConfigError(f"client: {name!r} must be a whole number") from None
+        number = 0
+    if number < 1:
+        raise ConfigError(f"client: {name!r} must be a whole number from 1 on")
+    return number
 
 
 def connect(config: LoadConfig) -> Producer:

@@ -36,6 +36,7 @@ _TOPIC = r"^(?!\.\.?\Z)[a-zA-Z0-9._-]{1,249}\Z"  # Kafka's rule (org.apache.kafk
 _RESERVED = {
     "bootstrap.servers": "use the field bootstrap_servers",
     "metadata.broker.list": "use the field bootstrap_servers",
+    "message.timeout.ms": "use its other name, delivery.timeout.ms",
     "enable.idempotence": "without it the topic may hold events that the ledger does not record",
     "acks": "an acknowledgement must mean that the event is in the topic",
     "request.required.acks": "an acknowledgement must mean that the event is in the topic",
@@ -66,9 +67,9 @@ class Replayed:
     passes: Annotated[int | None, _whole(1, MAX_PASSES)] = 1
     prefix: str = ""
 
-    @property
+    @cached_property
     def file(self) -> RecordFile:
-        """The file."""
+        """The file, which must not change any more."""
         return RecordFile(self.path, self.key)
 
     @cached_property
@@ -153,6 +154,8 @@ class LoadConfig:
             raise ConfigError("replayed: the workload records needs it, and the others do not take it")
         if self.skew and self.replayed is not None:
             raise ConfigError("skew: the records of a file are spread by their own keys")
+        if self.events_per_session != EVENTS_PER_SESSION and self.replayed is not None:
+            raise ConfigError("events_per_session: the records of a file are all sent")
         for name in self.client:
             if name in _RESERVED:
                 raise ConfigError(f"client: {name!r} cannot be set: {_RESERVED[name]}")

@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loadgen.errors import LedgerError
-from loadgen.session import EVENTS_PER_SESSION, session_key, session_keys
+from loadgen.session import EVENTS_PER_SESSION
 
 SCHEMA = 1
 """Version of the layout above; a reader refuses any other."""
@@ -123,15 +123,6 @@ class Ledger:
 
     def __len__(self) -> int:
         return len(self.session)
-
-    def session_key(self, event: int) -> str:
-        """The record key of event number `event` (a row of the ledger)."""
-        return session_key(self.plan.seed, int(self.session[event]))
-
-    def session_keys(self) -> npt.NDArray[np.str_]:
-        """The keys of all sessions. The keys of the events are `session_keys()[session]`."""
-        plan = self.plan
-        return session_keys(plan.seed, np.arange(plan.sessions, dtype=np.uint32))
 
     def write_plan(self, plan: Plan) -> None:
         """Puts the plan in place in one step. From then on the ledger can be opened."""

@@ -251,7 +251,6 @@ class _Load:
             events_per_s=round(acknowledged / duration_s, 3) if duration_s else 0.0,
             lateness_ms=lateness(self._due_us[:sent], ledger.sent_us[:sent]),
             sent_share=sent / len(ledger),
-            finished_us=self._clock(),
             error=self._error,
             queue_full_s=self._full_us / 1e6,
         )

@@ -146,12 +146,6 @@ def _filling() -> str:
     return b64encode(bits.tobytes(), altchars=b"-_").decode()[: MAX_RECORD_BYTES * 2]
 
 
-def session_keys(seed: int, indices: Sequence[int] | npt.NDArray[np.integer]) -> npt.NDArray[np.str_]:
-    """The `session_key` of many sessions, as an array of strings of fixed width."""
-    digits = np.asarray(indices, dtype=np.uint32).astype("U10")  # uint32 has at most 10 digits
-    return np.char.add(f"{seed:x}-", np.char.zfill(digits, 8))
-
-
 def _mix(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     z = (z ^ (z >> np.uint64(30))) * _MIX_1
     z = (z ^ (z >> np.uint64(27))) * _MIX_2

@@ -50,7 +50,6 @@ class Summary:
         events_per_s: acknowledged events per second of `duration_s`.
         lateness_ms: lateness of all sent events.
         sent_share: sent / planned, for the whole plan even if the load was stopped early.
-        finished_us: end of the load, epoch µs.
         error: why the load ended before its plan, or None; a stop on request is no error.
         queue_full_s: how long events were due while the client's queue was full, because Kafka had not answered.
     """
@@ -64,7 +63,6 @@ class Summary:
     events_per_s: float
     lateness_ms: Lateness
     sent_share: float
-    finished_us: int
     error: str | None = None
     queue_full_s: float = 0.0
 

@@ -56,9 +56,9 @@ def measure(
     facts = {"run": result.run, "topics": result.topics.as_json(), "kafka": result.kafka, "java": lab.java.version,
              "theirs": theirs, "durability": result.durability, "interrupted": result.interrupted,
              "checkpoint_written": result.checkpoint_written, "measured_from_us": result.measured_from_us,
-             "measured_until_us": result.measured_until_us,
+             "measured_until_us": result.measured_until_us, "clock_moved_us": result.clock_moved_us,
              "engine": result.engine, "environment": environment(package)}  # fmt: skip
-    kept = {**facts, "uses": {name: use.as_json() for name, use in result.uses.items()}}
+    kept = {**facts, "digests": True, "uses": {name: use.as_json() for name, use in result.uses.items()}}
     (folder / FACTS).write_text(json.dumps(kept, indent=1))
     write_digests(folder)
     return _report(Record.load(folder), cell, result, facts)

@@ -61,12 +61,13 @@ class Replay:
         """Returns keys and values of these events, which come after all earlier ones.
 
         Raises:
-            ConfigError: a line is no record: the file has changed since it was counted.
+            ConfigError: the file has changed since it was counted.
         """
-        numbers = session.astype(np.int64) * EVENTS_PER_SESSION + seq
+        numbers = (session.astype(np.int64) * EVENTS_PER_SESSION + seq).tolist()
+        records = [self._record(number) for number in numbers]
+        self._file.refuse_change()  # so each of these lines was checked when it was counted
         keys, values = list[bytes | None](), list[bytes]()
-        for number, due_us in zip(numbers.tolist(), scheduled_us.tolist(), strict=True):
-            at, suffix, text = self._record(number)
+        for number, due_us, (at, suffix, text) in zip(numbers, scheduled_us.tolist(), records, strict=True):
             name = f"{self._prefix}{at}{suffix}"
             event = {"id": name, "load": self._load, "n": number, "scheduled_at": due_us, "record": text.decode()}
             keys.append(self._file.key_in(at, text))
@@ -86,7 +87,7 @@ class Replay:
             number += 1
             suffix = "" if number == 1 else f"@{number}"
             text = None
-            for at, text in self._file.texts():  # checked when they were counted
+            for at, text in self._file.texts():
                 yield at, suffix, text
             if text is None:
                 raise ConfigError(f"{self._file.path} has no record any more. Do not change the file during a run")

@@ -2,12 +2,13 @@
 
 Promise: memory holds one line. A record is a line without the white space around it. Empty lines are skipped, and
 count as lines. The last line needs no line break. The file is read several times, so a pipe is refused.
+A file that has changed since its first reading began is refused, too.
 """
 
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -36,7 +37,7 @@ class Line(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True)
+@dataclass
 class RecordFile:
     """A file of JSON lines.
 
@@ -47,12 +48,13 @@ class RecordFile:
 
     path: Path
     key: str = ""
+    _state: tuple[int, int] | None = field(default=None, init=False, repr=False, compare=False)
 
     def lines(self) -> Iterator[Line]:
         """Yields the records in the order of the file.
 
         Raises:
-            ConfigError: the file cannot be read, or a line is no record; the message has the line's number.
+            ConfigError: as `texts`, or a line is no record; the message has the line's number.
         """
         for number, text in self.texts():
             yield self._record(number, text)
@@ -61,8 +63,9 @@ class RecordFile:
         """Yields the number and the text of each record, unchecked and much faster.
 
         Raises:
-            ConfigError: the file cannot be read.
+            ConfigError: the file cannot be read, or has changed.
         """
+        self.refuse_change()
         if self.path.exists() and not self.path.is_file() and not self.path.is_dir():
             raise ConfigError(f"{self.path} is no regular file, and is read several times. Copy it into a file first")
         try:
@@ -71,12 +74,24 @@ class RecordFile:
                     # One byte more than allowed: a longer line is refused without reading it to its end.
                     raw = file.readline(MAX_EVENT_BYTES + 1)
                     if not raw:
+                        self.refuse_change()
                         return
                     text = (raw.removeprefix(BYTE_ORDER_MARK) if number == 1 else raw).strip(BLANK)
                     if text:
                         yield number, text
         except OSError as error:
-            raise ConfigError(f"{self.path} cannot be read: {error.strerror}. Give a file of JSON lines") from error
+            raise self._unreadable(error) from error
+
+    def refuse_change(self) -> None:
+        """Raises ConfigError if the file has changed since the first call."""
+        try:
+            found = self.path.stat()
+        except OSError as error:
+            raise self._unreadable(error) from error
+        now = (found.st_size, found.st_mtime_ns)
+        self._state = self._state or now
+        if now != self._state:
+            raise ConfigError(f"{self.path} has changed since it was counted. Do not change the file during a run")
 
     def count(self) -> int:
         """Reads the whole file; returns the number of its records.
@@ -135,6 +150,9 @@ class RecordFile:
         value = fields.get(self.key) if self.key else None
         # orjson turns a whole number above 2^64 into a float, and two such keys into one.
         return key_of(json.loads(text)[self.key] if isinstance(value, float) else value)
+
+    def _unreadable(self, error: OSError) -> ConfigError:
+        return ConfigError(f"{self.path} cannot be read: {error.strerror}. Give a file of JSON lines")
 
     def _place(self, number: int) -> str:
         return f"line {number:,} of {self.path}"

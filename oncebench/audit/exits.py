@@ -2,21 +2,29 @@
 
 Promise: a pure function of timeline and hits. Each exit that the supervisor recorded is counted once. An exit was
 intended if it was a random kill, or if the same attempt had hit a fault: a failpoint killed the attempt, or the attempt
-did not survive a fault. A hit names its attempt by the pid that was started, which is also its process session. Every
-other exit is unintended and comes with what is known of its cause; such a run has also measured something else.
+did not survive a fault. An attempt has survived a fault AFTERMATH_US after the fault was over. A hit names its attempt
+by the pid that was started, which is also its process session. Every other exit is unintended and comes with what is
+known of its cause; such a run has also measured something else.
+
+What can go wrong: the record does not show when a fault was over. Then every later exit of the attempt is intended.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from oncebench.audit.not_exercised import ended_us
 from oncebench.delivery.failpoints import KILL
 
 # Timeline events of the supervisor.
 KILLED, RANDOM, FAILED = "pipeline-killed", "random-kill", "pipeline-failed"
 EXIT_EVENTS = frozenset({KILLED, RANDOM, FAILED})
+# Kafka's clients send a request again after 30 s (`request.timeout.ms`), so a fault may have a consequence this long
+# after its end.
+AFTERMATH_US = 30_000_000
 
 
 @dataclass(frozen=True)
@@ -75,14 +83,18 @@ def each_exit(
     timeline: Sequence[Mapping[str, Any]], hits: Sequence[Mapping[str, Any]]
 ) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any], bool]]:
     """Yields the line of each exit, the line of its attempt's start ({} without one), and whether it was intended."""
-    hit_a_fault = {hit.get("life") for hit in hits} - {None}
+    until_us: dict[int, float] = {}  # by attempt
+    for hit in hits:
+        if (pid := hit.get("life")) is not None:
+            until_us[pid] = max(until_us.get(pid, -math.inf), ended_us(hit, hits, timeline) + AFTERMATH_US)
     start: Mapping[str, Any] = {}
     for line in timeline:
         event = line.get("event")
         if event == "pipeline-started":
             start = line
         elif event in EXIT_EVENTS:
-            yield line, start, event in (KILLED, RANDOM) or start.get("pid") in hit_a_fault
+            explained = "pid" in start and line["t_us"] <= until_us.get(start["pid"], -math.inf)
+            yield line, start, event in (KILLED, RANDOM) or explained
 
 
 def _unintended(line: Mapping[str, Any], start: Mapping[str, Any]) -> UnintendedExit:

@@ -32,16 +32,13 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from oncebench.audit.exits import each_exit
-from oncebench.audit.not_exercised import IDLE, OVER, Line, notes_of
+from oncebench.audit.exits import AFTERMATH_US, each_exit
+from oncebench.audit.not_exercised import ended_us
 from oncebench.delivery.contract import AT_MOST_ONCE
 from oncebench.delivery.failpoints import KILL, ZOMBIE
 from oncebench.record import Record
 from oncebench.record.schema import POSITION
 
-# Kafka's clients send a request again after 30 s (`request.timeout.ms`), so a fault may have a consequence this long
-# after its end.
-AFTERMATH_US = 30_000_000
 # A replica that is in sync may lack the rows of the last 30 s (`replica.lag.time.max.ms`). PostgreSQL without
 # `synchronous_commit` needs 0.6 s to put rows on disk.
 UNCONFIRMED_US = 30_000_000
@@ -91,9 +88,9 @@ def _faults(record: Record, guarantee: str) -> Iterator[Failure]:
         elif action == KILL:
             yield Failure(at_us, min((each for each in exits_us if each >= at_us), default=math.inf))
         elif action in OF_PROCESSES:
-            yield Failure(at_us, _end_us(hit, record) + AFTERMATH_US)
+            yield Failure(at_us, ended_us(hit, hits, timeline) + AFTERMATH_US)
         else:
-            yield _outside(at_us, _end_us(hit, record), guarantee)
+            yield _outside(at_us, ended_us(hit, hits, timeline), guarantee)
 
 
 def _outside(from_us: float, until_us: float, guarantee: str) -> Failure:
@@ -101,8 +98,3 @@ def _outside(from_us: float, until_us: float, guarantee: str) -> Failure:
     if guarantee == AT_MOST_ONCE:
         return Failure(from_us - UNCONFIRMED_US, math.inf)
     return Failure(from_us, until_us + AFTERMATH_US)
-
-
-def _end_us(hit: Line, record: Record) -> float:
-    notes = notes_of(hit, record.hits.items, record.timeline.items)
-    return max((line["t_us"] for line in notes if line.get("event") in (IDLE, OVER)), default=math.inf)

@@ -12,6 +12,7 @@ has `tells_over` in a line of its timeline.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,12 @@ NO_REPLAY_AFTER = frozenset({"after-commit-log"})
 def notes_of(hit: Line, hits: Sequence[Line], timeline: Sequence[Line]) -> list[Line]:
     """Returns the timeline lines that the fault of this hit wrote."""
     return [line for line in timeline if _hit_of(line, hits) is hit]
+
+
+def ended_us(hit: Line, hits: Sequence[Line], timeline: Sequence[Line]) -> float:
+    """Returns when the fault of this hit was over, in epoch µs; infinite if the record does not show it."""
+    notes = notes_of(hit, hits, timeline)
+    return max((line["t_us"] for line in notes if line.get("event") in (IDLE, OVER)), default=math.inf)
 
 
 def without_a_hit(hits: Sequence[Line], timeline: Sequence[Line]) -> list[str]:

@@ -13,7 +13,9 @@ The questions, in their order:
 5. Otherwise: `kept`.
 
 At-most-once may lose rows, and at-least-once may duplicate rows, only where a failure touched them
-(`oncebench.audit.failures`). If one such row was not touched, the run is broken.
+(`oncebench.audit.failures`). If one such row was not touched, the run is broken. If the clock was moved during the run
+(`oncebench.audit.clock`), nobody knows which rows a failure touched. Such a run is broken by other anomalies only, and
+never kept.
 
 An unintended exit of the pipeline is a failure too. It is reported with the reasons.
 """
@@ -27,6 +29,7 @@ from itertools import chain
 from typing import Protocol
 
 from oncebench.audit import not_exercised
+from oncebench.audit.clock import why_no_times
 from oncebench.audit.exits import EXIT_EVENTS, RANDOM, exits_of
 from oncebench.audit.python.attribution import Excuses
 from oncebench.audit.python.audit import Findings
@@ -121,7 +124,8 @@ class Facts:
             start that removes them.
         untrusted: why the evidence cannot be trusted.
         weak: why the evidence does not suffice.
-        not_finished: why the run ended too early. Reported with every verdict, and such a run is never kept.
+        undecided: why the run ended too early, or has no times. Reported with every verdict, and such a run is never
+            kept.
         not_exercised: why the guarantee was not exercised.
         notes: reported with every verdict.
     """
@@ -133,7 +137,7 @@ class Facts:
     leftovers_allowed: bool = False
     untrusted: tuple[str, ...] = ()
     weak: tuple[str, ...] = ()
-    not_finished: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
     not_exercised: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -164,7 +168,7 @@ def decide(counts: Mapping[str, int], facts: Facts) -> Judgement:
         code: counts[code] for code, rule in rules.items()
         if rule in forbidden or (rule == AFTER_FAILURE and code in facts.excuses.missing)
     }  # fmt: skip
-    notes = facts.not_finished + facts.notes
+    notes = facts.undecided + facts.notes
     if facts.untrusted:
         return Judgement(Verdict.UNKNOWN, {}, facts.untrusted + notes)
     if broken:
@@ -181,7 +185,7 @@ def decide(counts: Mapping[str, int], facts: Facts) -> Judgement:
         if rules.get(code) == AFTER_FAILURE
     )
     open_questions = tuple(f"{code}: {counts[code]}, {rule}" for code, rule in rules.items() if rule == NO_ANSWER)
-    if open_questions or facts.weak or facts.not_finished:
+    if open_questions or facts.weak or facts.undecided:
         return Judgement(Verdict.UNKNOWN, {}, facts.weak + open_questions + notes)
     if facts.not_exercised:
         return Judgement(Verdict.VACUOUS, {}, facts.not_exercised + notes)
@@ -213,19 +217,19 @@ def facts_of(
 ) -> Facts:
     """Collects from the record what a verdict rests on; for the arguments see `judge`."""
     traits = traits_of(record.cell, cell.sink)
-    not_finished = _not_finished(record)
+    not_finished, no_times = _not_finished(record), why_no_times(record.facts.get("clock_moved_us"))
     cut_short = findings.drained is None and (not_finished or _interrupted(findings, record))
     return Facts(
         guarantee=cell.guarantee,
         failed=_failed(record, cell),
-        excuses=excuses,
+        excuses=NO_EXCUSES if no_times else excuses,
         ordered=traits.ordered,
         leftovers_allowed=traits.self_cleaning or bool(cut_short),
         untrusted=(*_untrusted(findings, record), *disagreements),
         weak=_weak(findings, record),
-        not_finished=not_finished,
+        undecided=(*not_finished, *([no_times] if no_times else [])),
         not_exercised=_not_exercised(findings, record, cell),
-        notes=_notes(record),
+        notes=(*_notes(record), *(_unseen(findings) if _few_unseen(findings) else ())),
     )
 
 
@@ -274,10 +278,16 @@ def _unobserved(findings: Findings, record: Record) -> tuple[str, ...]:
     if not record.observed.complete:
         note = f": {record.observed.note}" if record.observed.note else ""
         return (f"the observer did not watch to the end{note}",)
+    return () if _few_unseen(findings) else _unseen(findings)
+
+
+def _few_unseen(findings: Findings) -> bool:
+    return findings.latency.unseen <= MAX_UNSEEN_SHARE * findings.rows["visible_distinct"]
+
+
+def _unseen(findings: Findings) -> tuple[str, ...]:
     unseen, visible = findings.latency.unseen, findings.rows["visible_distinct"]
-    if unseen > MAX_UNSEEN_SHARE * visible:
-        return (f"the observer never saw {unseen} of {visible} visible rows",)
-    return ()
+    return (f"the observer never saw {unseen} of {visible} visible rows",) if unseen else ()
 
 
 def _interrupted(findings: Findings, record: Record) -> str | None:

@@ -90,7 +90,7 @@ def _send(config: Mapping[str, Any], folder: Path, interrupted: Any) -> dict[str
     with process.start("the generator", [sys.executable, "-m", "loadgen", str(path)], log, cwd=HOME) as child:
         while child.alive:
             if interrupted.is_set():
-                child.stop_gently(STOP_S)
+                child.stop_gently(STOP_S, again_after_s=STOP_S / 2)
                 break
             newest, now = status.last(), time.monotonic()
             if now - printed >= (LINE_EVERY_S if newest else WAIT_LINE_EVERY_S):

@@ -41,6 +41,7 @@ class History:
         self._phase: Phase | None = None
         self._phase_since = clock()
         self._first_event_at: float | None = None
+        self._planned_at: float | None = None  # when the first event of the load was due
         self._load_per_s: float | None = None
         self._fault = ""
         self._down: tuple[float, int] | None = None  # when rows ceased to appear, and how many were visible then
@@ -90,7 +91,12 @@ class History:
 
     def _follow_load(self, status: RunStatus, now: float) -> None:
         loading = status.phase == LOADING and status.load_s is not None
-        self.left_s = max(0.0, status.load_s - self.phase_s) if loading and status.load_s is not None else None
+        # The phase begins with the start of the generator, which plans its events first.
+        if loading and self._planned_at is None and status.load_counts.get("planned_by_now", 0):
+            self._planned_at = now
+        self.left_s = None
+        if loading and status.load_s is not None and self._planned_at is not None:
+            self.left_s = max(0.0, status.load_s - (now - self._planned_at))
         acknowledged = status.load_counts.get("acknowledged", 0)
         if loading and acknowledged:
             self._first_event_at = now if self._first_event_at is None else self._first_event_at

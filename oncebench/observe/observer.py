@@ -3,7 +3,8 @@
 It runs as `python -m oncebench.observe.observer CONFIG.json`. It is a separate process, so neither the pipeline nor the
 generator can delay it. CONFIG has `sink`, `target` (as the sink provided it), `observed_path` (Arrow stream) and
 `status_path` (JSON lines). With `part` and `parts` it follows one part of the output (`SuiteSink.read_part`), and other
-observers follow the others. On SIGTERM or SIGINT it takes the rows that are there, writes them and exits with 0.
+observers follow the others. On SIGTERM or SIGINT it takes the rows that still arrive, until none came for QUIET_S and
+for LAST_S at most. Then it writes them and exits with 0.
 
 Promise: `seen_us` is the time at which the reader had the data of the row, before any conversion (see
 `oncebench.sinks.reader`). How late that is depends on the sink:
@@ -20,6 +21,7 @@ rows since the last write, half a second at most; the stream is then marked inco
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import sys
@@ -49,7 +51,7 @@ WRITE_S = 0.5  # between two appends to the stream and two status lines
 WRITE_BYTES = 16_000_000  # of keys and values that wait for an append at most; typical rows reach it after 100,000
 WINDOW_US = 1_000_000  # a status line covers the rows of the last second
 LAST_S = 1.0  # how long rows that still arrive after SIGTERM are taken
-
+QUIET_S = 0.2  # without a row for this long, none was on its way: Kafka answers a fetch within 10 ms
 
 _NONE = (None, None)
 
@@ -169,17 +171,18 @@ class _Buffer:
 
 
 def follow(reader: Reader, writer: StreamWriter, lines: LineWriter, stopping: Callable[[], bool]) -> None:
-    """Records every row until `stopping`; then takes the rows that are there, without waiting."""
+    """Records every row until `stopping`; then takes the rows that still arrive (see the module)."""
     buffer, status = _Buffer(writer), Status()
     write_at = time.monotonic()  # the first status line comes at once, as a sign that the observer runs
-    end_at: float | None = None
+    stop_at = end_at = math.inf
     try:
         while True:
             last = stopping()
-            if last and end_at is None:
-                end_at = time.monotonic() + LAST_S
-            rows = reader.poll(0 if last else POLL_S)
+            if last and stop_at == math.inf:
+                stop_at, end_at = time.monotonic() + LAST_S, time.monotonic() + QUIET_S
+            rows = reader.poll(QUIET_S if last else POLL_S)
             if len(rows):
+                end_at = time.monotonic() + QUIET_S if last else math.inf
                 buffer.add(rows)
                 status.add(rows.value, rows.seen_us)
                 if buffer.full:
@@ -188,7 +191,7 @@ def follow(reader: Reader, writer: StreamWriter, lines: LineWriter, stopping: Ca
                 buffer.write()
                 lines.append(status.line(now_us()))
                 write_at = time.monotonic() + WRITE_S
-            if end_at is not None and (not len(rows) or time.monotonic() > end_at):
+            if time.monotonic() >= min(stop_at, end_at):
                 break
             if len(rows):
                 time.sleep(PAUSE_S)

@@ -105,11 +105,18 @@ class Child:
         self._popen.wait()
         guardian().unwatch(self.session)
 
-    def stop_gently(self, timeout_s: float) -> None:
-        """Sends SIGTERM, waits up to `timeout_s`, then kills what is left of the session."""
+    def stop_gently(self, timeout_s: float, again_after_s: float | None = None) -> None:
+        """Sends SIGTERM, waits up to `timeout_s`, then kills what is left of the session.
+
+        Args:
+            again_after_s: when a second SIGTERM asks a child to wait no longer; None: never.
+        """
+        deadline = time.monotonic() + timeout_s
         self.send(signal.SIGTERM)
         self.send(signal.SIGCONT)  # a stopped process does not act on SIGTERM
-        self.wait(timeout_s)
+        if again_after_s is not None and not self.wait(again_after_s):
+            self.send(signal.SIGTERM)
+        self.wait(deadline - time.monotonic())
         self.kill_session()
 
     def __enter__(self) -> Self:

@@ -4,6 +4,7 @@ The last step of a run writes `digests.json`: the size and SHA-256 of every file
 compares them, because a zeroed or cut part of a file can look like lost rows.
 
 Promise: a file that was changed, cut or removed after the run is named, and the run is never judged kept or broken.
+This includes `digests.json` itself: `facts.json` shows that the run wrote it.
 
 What can go wrong: a folder of an earlier version has no digests, so nothing is compared. The file guards against
 damage, and not against somebody who changes the digests too.
@@ -42,26 +43,29 @@ def write_digests(folder: Path) -> None:
     (folder / FILE).write_text(json.dumps({"schema": SCHEMA_VERSION, "files": files}, indent=1))
 
 
-def altered(folder: Path) -> tuple[str, ...]:
-    """Returns a sentence for each file that is not as the run wrote it; none without digests.
+def altered(folder: Path, written: bool = False) -> tuple[str, ...]:
+    """Returns a sentence for each file that is not as the run wrote it; none of a run that wrote no digests.
+
+    Args:
+        written: whether `facts.json` shows that the run wrote them.
 
     Raises:
         RecordError: the digests themselves cannot be read.
     """
     path = folder / FILE
     if not path.exists():
-        return ()
+        return (_sentence(FILE, "it is missing"),) if written else ()
     try:
         stored = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise RecordError(f"{path} cannot be read ({error}); take the folder from a sound copy") from error
     require(stored, _Digests, path)
     wrong = ((name, _difference(folder / name, digest)) for name, digest in sorted(stored["files"].items()))
-    return tuple(
-        f"{name} is not as the run wrote it: {why}. Take the folder from a sound copy, or run the cell again"
-        for name, why in wrong
-        if why
-    )
+    return tuple(_sentence(name, why) for name, why in wrong if why)
+
+
+def _sentence(name: str, why: str) -> str:
+    return f"{name} is not as the run wrote it: {why}. Take the folder from a sound copy, or run the cell again"
 
 
 def _read_by_the_audit(folder: Path) -> Iterator[Path]:

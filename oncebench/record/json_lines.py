@@ -1,7 +1,7 @@
 """JSON lines files: append to one, read one whole, follow one that grows.
 
-Promise: a reader gets every line that a killed writer finished. A line that was cut off is skipped and counted. If the
-next process appended to that line, its own object is kept.
+Promise: a reader gets every line that a killed writer finished. A line that was cut off is skipped. If the next process
+appended to that line, its own object is kept.
 
 What can go wrong: nothing here calls fsync, so a power cut may lose the last lines.
 """
@@ -20,10 +20,9 @@ from oncebench.record.validation import OBJECT, RecordError, require
 
 @dataclass(frozen=True)
 class Lines:
-    """The objects of one JSON lines file; `damaged` counts lines that a kill cut off."""
+    """The objects of one JSON lines file."""
 
     items: tuple[dict[str, Any], ...]
-    damaged: int = 0
 
 
 class LineWriter:
@@ -62,7 +61,6 @@ def read_lines(path: Path, schema: Any = OBJECT) -> Lines:
     if not path.is_file():
         raise RecordError(f"{path} is no file; take the folder from a sound copy")
     items: list[dict[str, Any]] = []
-    damaged = 0
     parser = _Parser()
     for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
         if not line.strip():
@@ -72,12 +70,11 @@ def read_lines(path: Path, schema: Any = OBJECT) -> Lines:
                 f"{path}, line {number} is no JSON object ({line[:40]!r}). Either oncebench did not write the file, or "
                 "it is damaged: run the cell again, or take the folder from a sound copy"
             )
-        item, whole = parser.parse(line)
-        damaged += not whole
+        item = parser.parse(line)
         if item is not None:
             require(item, schema, path)
             items.append(item)
-    return Lines(tuple(items), damaged)
+    return Lines(tuple(items))
 
 
 class Tail:
@@ -105,7 +102,7 @@ class Tail:
         self._size = self._offset + len(data)
         finished = data[: data.rfind(b"\n") + 1]
         self._offset += len(finished)
-        parsed = (self._parser.parse(line)[0] for line in finished.split(b"\n"))
+        parsed = (self._parser.parse(line) for line in finished.split(b"\n"))
         found = [item for item in parsed if item is not None]
         if found:
             self._last = found[-1]
@@ -147,13 +144,13 @@ class _Parser:
     def __init__(self) -> None:
         self._openings: set[bytes] = set()  # how whole lines of this file begin, such as {"kind":
 
-    def parse(self, line: bytes) -> tuple[dict[str, Any] | None, bool]:
-        """Returns the object of a line, if there is one, and whether the line is whole."""
+    def parse(self, line: bytes) -> dict[str, Any] | None:
+        """Returns the object of a line, if there is one."""
         item = _object(line)
         if item is None:
-            return self._appended_object(line), False
+            return self._appended_object(line)
         self._openings.add(line[: line.find(b":") + 1])
-        return item, True
+        return item
 
     def _appended_object(self, line: bytes) -> dict[str, Any] | None:
         """The object that another writer appended to a cut-off line; never a nested object."""

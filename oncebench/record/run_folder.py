@@ -84,7 +84,6 @@ class Record:
     progress: Lines = field(default_factory=lambda: Lines(()))
     hits: Lines = field(default_factory=lambda: Lines(()))
     timeline: Lines = field(default_factory=lambda: Lines(()))
-    observer: Lines = field(default_factory=lambda: Lines(()))
     load_status: tuple[Lines, ...] = ()
     altered: tuple[str, ...] = ()
 
@@ -105,8 +104,8 @@ class Record:
         cell = read_object(path / "cell.json", schema.CellFile)
         generators, observers = (cell["cell"].get(name, 1) for name in ("generators", "observers"))
         plan, ledger = read_ledgers([path / name for name in numbered("ledger", generators)])
+        facts = read_object(path / FACTS, schema.Facts) if (path / FACTS).exists() else {}
         observed = [read_stream(path / name, OBSERVED) for name in numbered("observed.arrow", observers)]
-        seen = [read_lines(path / name, schema.Observer) for name in numbered("observer.jsonl", observers)]
         return Record(
             path=path,
             cell=cell,
@@ -118,11 +117,10 @@ class Record:
             quarantine=read_stream(path / "quarantine.arrow", QUARANTINE),
             log=read_stream(path / "log.arrow", LOG),
             ends=read_object(path / "ends.json", schema.Ends) if (path / "ends.json").exists() else {},
-            facts=read_object(path / FACTS, schema.Facts) if (path / FACTS).exists() else {},
+            facts=facts,
             progress=read_lines(path / "progress.jsonl", schema.Progress),
             hits=read_lines(path / "hits.jsonl", schema.Hit),
             timeline=read_lines(path / "timeline.jsonl", schema.Timeline),
-            observer=Lines(tuple(line for each in seen for line in each.items), sum(each.damaged for each in seen)),
             load_status=tuple(read_lines(path / name, schema.Load) for name in numbered("load.jsonl", generators)),
-            altered=digests.altered(path),
+            altered=digests.altered(path, bool(facts.get("digests"))),
         )

@@ -123,6 +123,8 @@ class Facts(TypedDict):
     checkpoint_written: NotRequired[_Written | None]  # older runs did not count it; null: not counted
     measured_from_us: NotRequired[Count]  # older runs: when the load began
     measured_until_us: NotRequired[Count]  # 0, and older runs: when the load was drained
+    clock_moved_us: NotRequired[Whole]  # older runs did not watch the clock
+    digests: NotRequired[bool]  # whether the run wrote `digests.json`; older runs do not show it
     environment: NotRequired[dict[str, Any]]  # older runs: use the machine that audits them
     engine: NotRequired[Engine]  # older runs: Spark
 
@@ -264,7 +266,6 @@ def _kind_of_event(line: object) -> str:
 Timeline = Annotated[
     Annotated[_RandomKill, Tag("(random-kill)")] | Annotated[_Event, Tag("(other)")], Discriminator(_kind_of_event)
 ]
-Observer = TypedDict("Observer", {"t_us": Whole})
 
 
 class _Summary(TypedDict, total=False):

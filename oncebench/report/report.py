@@ -29,6 +29,7 @@ import numpy as np
 
 from oncebench.audit.agreement import Agreement, compare, counts_of
 from oncebench.audit.anomalies import CATALOGUE
+from oncebench.audit.clock import why_no_times
 from oncebench.audit.exits import exits_of
 from oncebench.audit.python.attribution import by_batch, charged, excuses, uncharged
 from oncebench.audit.python.audit import Findings, Joined, Sightings, audit, first_sightings
@@ -60,6 +61,7 @@ from oncebench.report.measures.price import needed, per_million, pipeline_cpu_s,
 from oncebench.report.measures.recovery import Observed, of_run, recoveries
 from oncebench.report.measures.throughput import throughput
 from oncebench.report.measures.timeline import events_after, steadiness, timeline
+from oncebench.report.measures.untimed import without_times
 from oncebench.report.origin import origin
 from oncebench.report.schema import Report
 from oncebench.scenario.cell import Cell, counts_rows
@@ -78,30 +80,33 @@ def make_report(
         cell: what was run.
         uses: what each component used; empty when a stored run is judged again.
         facts: `run`, `topics`, `kafka`, `theirs`, `java` and `interrupted` of the run. Optional: `durability`,
-            `checkpoint_written`, `measured_from_us` (from when on `uses` and `checkpoint_written` count; older runs:
-            from the start of the load), `measured_until_us` (until when `uses` count; 0 and older runs: until the load
-            was drained), `environment` (the machine and versions of the run; older runs: this machine).
+            `clock_moved_us` (older runs: not known), `checkpoint_written`, `measured_from_us` (from when on `uses` and
+            `checkpoint_written` count; older runs: from the start of the load), `measured_until_us` (until when `uses`
+            count; 0 and older runs: until the load was drained), `environment` (the machine and versions of the run;
+            older runs: this machine).
         latencies: where to store each single latency: an array [rows, 3] of int64, epoch µs, in the order of row ids.
             The columns: when the row's session was scheduled to end, when the row was written (0: the sink does not
-            report it, or by the clock of the user's Kafka), when it was first seen.
+            report it, or by the clock of the user's Kafka), when it was first seen. Not stored if the clock was moved.
     """
     run = _Run.of(record, cell, uses, facts)
+    moved_us = facts.get("clock_moved_us")
+    report = {
+        "schema": SCHEMA,
+        "run": facts["run"],
+        **_verdict_section(run),
+        **_counts_section(run),
+        **_speed_section(run),
+        **_batch_section(run),
+        **_price_section(run),
+        **_fault_section(run),
+        **origin(record, cell, facts),
+        "clock_moved_us": moved_us,
+    }
+    if why_no_times(moved_us):
+        return cast(Report, without_times(report))
     if latencies is not None:
         _store_latencies(run.seen, latencies)
-    return cast(
-        Report,
-        {
-            "schema": SCHEMA,
-            "run": facts["run"],
-            **_verdict_section(run),
-            **_counts_section(run),
-            **_speed_section(run),
-            **_batch_section(run),
-            **_price_section(run),
-            **_fault_section(run),
-            **origin(record, cell, facts),
-        },
-    )
+    return cast(Report, report)
 
 
 @dataclass(frozen=True)
@@ -220,7 +225,7 @@ def _speed_section(run: _Run) -> dict[str, Any]:
         "latency_ms": latency.visible.to_json(),
         "visibility_gap_ms": (Distribution() if seen.written_us is None else latency.gap).to_json(),
         "append_latency_ms": append.to_json(),
-        "latency_curve_ms": Distribution.curve(seen.latency_us[measured] / 1e3),
+        "latency_curve_ms": Distribution.curve(seen.latency_us[measured] / 1e3, latency.visible.unseen),
         "torn_seen_by_observer": latency.torn_sessions,
         "timeline": steps,
         "steadiness": steadiness(steps, run.cell.rate, run.cell.warmup_s, _load_s(run.record)),

@@ -63,7 +63,16 @@ Sessions = TypedDict(
 Rows = TypedDict("Rows", {"expected": Count, "visible": Count, "lost": Count, "duplicated": Count})
 _Throughput = TypedDict("_Throughput", {"events_per_s": _Figure})
 _Latency = TypedDict(
-    "_Latency", {"n": Count, "p50": _Figure, "p95": _Figure, "p99": _Figure, "p999": _Figure, "max": _Figure}
+    "_Latency",
+    {
+        "n": Count,
+        "unseen": NotRequired[Count],  # older reports leave such rows out
+        "p50": _Figure,
+        "p95": _Figure,
+        "p99": _Figure,
+        "p999": _Figure,
+        "max": _Figure,
+    },
 )
 _Batches = TypedDict("_Batches", {"trigger_ms": _Figure, "n": NotRequired[Count | None]})
 _Written = TypedDict("_Written", {"bytes": _Figure, "files": _Figure})
@@ -164,7 +173,7 @@ class Report(TypedDict):
     latency_ms: _Latency
     visibility_gap_ms: NotRequired[_Gap | None]
     append_latency_ms: NotRequired[dict[str, Any] | None]
-    latency_curve_ms: NotRequired[list[float] | None]
+    latency_curve_ms: NotRequired[list[_Figure] | None]
     torn_seen_by_observer: NotRequired[Count]
     batches: _Batches
     bottleneck: NotRequired[Limit | None]  # older reports have none
@@ -189,4 +198,5 @@ class Report(TypedDict):
     probe: NotRequired[bool]  # the run only tried a rate, for `oncebench sustain`
     series: NotRequired[str]  # the series that the run belongs to; runs outside a series have none
     interrupted: NotRequired[bool]
+    clock_moved_us: NotRequired[int | None]  # None: the run did not watch its clock; older reports have none
     reproduce: Annotated[str, AfterValidator(_shell_command)]

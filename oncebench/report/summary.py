@@ -191,15 +191,17 @@ def _latency(report: Report) -> list[str]:
     n, longest = report["latency_ms"]["n"], report["latency_ms"]["max"]
     if flat_out(report):
         return []
-    if not n or longest is None:
+    if not n:
         warmup_s = report.get("config", {}).get("warmup_s")  # older reports have none
         late = f"no session ended after the warm-up of {warmup_s:g} s (give more load, or --warmup 0)"
         return [] if warmup_s is None else [f"  latency     not measured: {late}"]
     found = {name: latency(name)(report) for name in _QUANTILES}
     figures = [f"{name} {_number(ms)}" for name, ms in found.items() if ms is not None]
-    figures.append(f"max {_number(longest)}")
+    figures += [] if longest is None else [f"max {_number(longest)}"]
     began = _LATENCY_FROM.get(setting_of(report).workload, "end")
-    lines = [f"  latency     {'  '.join(figures)} ms, n {n:,} ({began} to a committed reader)"]
+    unseen = report["latency_ms"].get("unseen", 0)  # older reports have none
+    rows = f"n {n:,} and {unseen:,} never seen" if unseen else f"n {n:,}"
+    lines = [f"  latency     {'  '.join(figures)} ms, {rows} ({began} to a committed reader)"]
     if not is_healthy(report):
         lines.append(f"              {OUTAGE}; the same command without a fault measures the latency of the cell")
     return lines

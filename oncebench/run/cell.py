@@ -84,6 +84,7 @@ class RunResult:
     checkpoint_written: dict[str, int] | None
     measured_from_us: int
     measured_until_us: int  # 0: until the load was drained
+    clock_moved_us: int
     interrupted: bool
     engine: dict[str, Any]
 
@@ -200,10 +201,11 @@ class _Run:
             self.processes.stop(OBSERVER)
             counted = self.engine.keeps_checkpoint_files and not self.cell.checkpoint
             written = self.meters.checkpoint.total() if counted else None
+        self.measurement.clock.look()
         until_us = self.progress.last_row_us if self.cell.rate == "max" else 0
         uses, cut = self.meters.uses(until_us or None), self.interrupted.is_set()
         return RunResult(self.id, self.topics, self._kafka(), self.durability, uses, written, self.measurement.from_us,
-                         until_us, cut, self.engine.as_json())  # fmt: skip
+                         until_us, self.measurement.clock.moved_us, cut, self.engine.as_json())  # fmt: skip
 
     def _run_load(self) -> None:
         if self.cell.open_sessions:
@@ -247,8 +249,9 @@ class _Run:
         for number in range(WARM_UP_BATCHES):
             self._wait_for_servers()
             self.progress.sent_ahead += send_warm_up(
-                self.lab.kafka.access, self.topics.input, self.folder, number, warm_up_file(self.cell, number)
-            )
+                self.lab.kafka.access, self.topics.input, self.folder, number, warm_up_file(self.cell, number),
+                self.interrupted,
+            )  # fmt: skip
             timeout = ProgressTimeout(self.limits.warm_up_s, self._warming_up)
             self._require(phase, self.progress.has_read_ahead, timeout, remedy)
 
@@ -262,7 +265,8 @@ class _Run:
         An attempt of its own reads them. It has no faults and no limit of events per batch.
         """
         count = self.cell.open_sessions
-        self.progress.sent_ahead += open_sessions(self.lab.kafka.access, self.topics.input, self.folder, count)
+        access, topic = self.lab.kafka.access, self.topics.input
+        self.progress.sent_ahead += open_sessions(access, topic, self.folder, count, self.interrupted)
         ends = self._input_ends()
         self.supervisor.start(replace(self.config, faults=(), max_events_per_batch=None))
         timeout = ProgressTimeout(self.limits.preload_s, self._preloaded)
@@ -299,7 +303,8 @@ class _Run:
         end, ends = self._read_all(closing_s or 0.0)
         for number in range(0 if closing_s is None else CLOSING_EVENTS):
             if end == "drained":
-                self.progress.sent_ahead += send_closing(self.lab.kafka.access, self.topics.input, self.folder, number)
+                access, topic = self.lab.kafka.access, self.topics.input
+                self.progress.sent_ahead += send_closing(access, topic, self.folder, number, self.interrupted)
                 end, ends = self._read_all()
         self.supervisor.note(end, position=self.progress.position, ends=ends)
 

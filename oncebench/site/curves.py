@@ -2,7 +2,8 @@
 
 Promise: a curve is one healthy run as measured, never a mean of several. A percentile has no value if fewer than one
 session lies above it; the largest value always stays. Sessions count, not rows: the 20 rows of a session are due at one
-time and mostly become visible together, so they are one independent value.
+time and mostly become visible together, so they are one independent value. Where the value would be that of
+a row that was never seen, it is missing, also the largest.
 """
 
 from __future__ import annotations

@@ -43,14 +43,12 @@ class Latency:
         visible: from the scheduled end event.
         gap: from the write of the row, which is the part that a commit adds; only for sinks with write times.
         torn_sessions: sessions that the observer saw in parts, or never saw whole.
-        torn_span: from the first to the last row of these sessions.
         unseen: visible expected rows that the observer did not see.
     """
 
     visible: Distribution = field(default_factory=Distribution)
     gap: Distribution = field(default_factory=Distribution)
     torn_sessions: int = 0
-    torn_span: Distribution = field(default_factory=Distribution)
     unseen: int = 0
 
 
@@ -313,15 +311,16 @@ def _latency(
     ended_at = expected.ended_at.reshape(-1)[place]
     counted = ended_at >= from_us
     seen_us = reads.seen_us[rows]
+    unseen = present.reshape(-1) & (seen == 0)
+    later = int((unseen & (expected.ended_at.reshape(-1) >= from_us)).sum())
     sessions = seen.reshape(-1, expected.rows)
     any_seen = (sessions > 0).any(axis=1)
     low = np.where(sessions > 0, sessions, np.iinfo(np.int64).max).min(axis=1)
     high = sessions.max(axis=1)
     torn = any_seen & ((low < high) | (sessions == 0).any(axis=1))
     return Latency(
-        visible=Distribution.of((seen_us - ended_at)[counted] / 1e3),
-        gap=Distribution.of((seen_us - _middle_us(reads.append_ms[rows]))[counted & stamped] / 1e3),
+        visible=Distribution.of((seen_us - ended_at)[counted] / 1e3, later),
+        gap=Distribution.of((seen_us - _middle_us(reads.append_ms[rows]))[counted & stamped] / 1e3, later * stamped),
         torn_sessions=int(torn.sum()),
-        torn_span=Distribution.of((high - low)[torn] / 1e3),
-        unseen=int((present.reshape(-1) & (seen == 0)).sum()),
+        unseen=int(unseen.sum()),
     )

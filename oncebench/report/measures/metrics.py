@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from oncebench.audit.clock import why_no_times
 from oncebench.audit.python.model import ROWS
 from oncebench.audit.verdict import Verdict
 from oncebench.observe.resources import WATCHING
@@ -238,6 +239,8 @@ def why_no_speed(report: Report) -> Iterator[str]:
         yield f"its verdict is {report['verdict']}"
     if report.get("interrupted"):
         yield "it was interrupted"
+    if why_no_times(report.get("clock_moved_us")):
+        yield "the clock of its machine was moved"
     if (late := generator_late(report)) is not None:
         yield late
     unasked = report.get("deaths", {}).get("unasked", 0)

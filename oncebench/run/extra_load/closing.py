@@ -10,6 +10,7 @@ Promise: the windows of these events stay open, and the audit expects no rows of
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Event
 
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.run.extra_load.warm_up import WARM_UP_BATCHES, send_sessions
@@ -19,6 +20,11 @@ CLOSING_EVENTS = 2
 FIRST_SEED = WARM_UP_BATCHES + 1
 
 
-def send_closing(kafka: KafkaAccess, topic: str, folder: Path, number: int) -> int:
-    """Sends closing event `number`, whose time is now; returns the number of acknowledged events."""
-    return send_sessions(kafka, topic, folder / "warm-up" / f"closing-{number}", 1, FIRST_SEED + number, 1)
+def send_closing(kafka: KafkaAccess, topic: str, folder: Path, number: int, stop: Event | None = None) -> int:
+    """Sends closing event `number`, whose time is now; returns the number of acknowledged events.
+
+    Args:
+        stop: see `send_sessions`.
+    """
+    ledger = folder / "warm-up" / f"closing-{number}"
+    return send_sessions(kafka, topic, ledger, 1, FIRST_SEED + number, 1, stop=stop)

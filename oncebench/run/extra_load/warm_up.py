@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from loadgen.config import LoadConfig, Replayed
@@ -29,20 +30,26 @@ OPEN_EVENTS = 1
 
 
 def send_warm_up(
-    kafka: KafkaAccess, topic: str, folder: Path, number: int, replayed: Mapping[str, Any] | None = None
+    kafka: KafkaAccess,
+    topic: str,
+    folder: Path,
+    number: int,
+    replayed: Mapping[str, Any] | None = None,
+    stop: Event | None = None,
 ) -> int:
     """Sends the sessions of warm-up batch `number`; returns the number of acknowledged events.
 
     Args:
         replayed: the file of a load that replays one (`loadgen.config.Replayed`); its records are sent instead.
+        stop: see `send_sessions`.
     """
     ledger = folder / "warm-up" / str(number)
-    return send_sessions(kafka, topic, ledger, WARM_UP_SESSIONS, seed=number, replayed=replayed)
+    return send_sessions(kafka, topic, ledger, WARM_UP_SESSIONS, seed=number, replayed=replayed, stop=stop)
 
 
-def open_sessions(kafka: KafkaAccess, topic: str, folder: Path, sessions: int) -> int:
+def open_sessions(kafka: KafkaAccess, topic: str, folder: Path, sessions: int, stop: Event | None = None) -> int:
     """Begins sessions that never end; returns the number of acknowledged events."""
-    return send_sessions(kafka, topic, folder / "warm-up" / "open", sessions, WARM_UP_BATCHES, OPEN_EVENTS)
+    return send_sessions(kafka, topic, folder / "warm-up" / "open", sessions, WARM_UP_BATCHES, OPEN_EVENTS, stop=stop)
 
 
 def send_sessions(
@@ -53,12 +60,14 @@ def send_sessions(
     seed: int,
     events_per_session: int = EVENTS_PER_SESSION,
     replayed: Mapping[str, Any] | None = None,
+    stop: Event | None = None,
 ) -> int:
     """Sends sessions at once, and keeps their ledger; returns the number of acknowledged events.
 
     Args:
         seed: from 0 on, another one for each call of a run.
         replayed: see `send_warm_up`.
+        stop: when set, the sending ends, and so does the wait for Kafka's answers.
 
     Raises:
         UserError: the events could not be sent.
@@ -76,6 +85,6 @@ def send_sessions(
         replayed=None if replayed is None else Replayed(**replayed),
     )
     try:
-        return run_load(config).acknowledged
+        return run_load(config, stop, abandon=stop).acknowledged
     except LoadError as error:
         raise UserError(f"the events ahead of the load could not be sent: {error}") from error

@@ -103,7 +103,6 @@ def test_a_load_reports_its_status_and_ends_with_the_summary(kafka: Broker, tmp_
     assert (summary["planned"], summary["sent"], summary["acknowledged"]) == (2_000, 2_000, 2_000)
     assert (summary["failed"], summary["unknown"], summary["sent_share"]) == (0, 0, 1.0)
     assert set(summary["lateness_ms"]) == {"p50", "p99", "max"}
-    assert summary["finished_us"] >= statuses[-1]["t_us"]
     assert summary["events_per_s"] == pytest.approx(2_000 / summary["duration_s"], rel=0.001)
     plan = json.loads((load.ledger_dir / "plan.json").read_text())
     assert (plan["seed"], plan["rate"], plan["shape"], plan["topic"]) == (3, 1_000, "ramp:500", topic)

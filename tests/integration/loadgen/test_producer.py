@@ -15,7 +15,7 @@ from loadgen.config import LoadConfig
 from loadgen.errors import LoadError
 from loadgen.ledger import Ledger
 from loadgen.producer import run_load
-from loadgen.session import encode
+from loadgen.session import encode, session_key
 from loadgen.status import Status, Summary
 from oncebench.servers.kafka.broker import KafkaBroker
 from tests.lost_addresses import lose_addresses
@@ -62,7 +62,8 @@ def assert_topic_holds_the_ledger_exactly_once(broker: Broker, load: LoadConfig)
 
 
 def assert_acknowledged_events_are_where_the_ledger_says(ledger: Ledger, records: list[Record]) -> None:
-    values, keys = expected_values(ledger), ledger.session_keys()
+    values = expected_values(ledger)
+    keys = [session_key(ledger.plan.seed, number) for number in range(ledger.plan.sessions)]
     there = {(partition, offset): (key, value) for partition, offset, key, value in records}
     for event in np.flatnonzero(ledger.acked_us > 0).tolist():
         key, value = there[int(ledger.partition[event]), int(ledger.offset[event])]

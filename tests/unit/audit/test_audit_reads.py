@@ -163,14 +163,17 @@ def test_a_session_seen_in_parts_is_torn_for_its_reader() -> None:
     latency = judged(record).latency
     assert judged(record).counts() == {}
     assert latency.torn_sessions == 2
-    assert (latency.torn_span.n, latency.torn_span.max) == (2, 3.0)
 
 
 def test_rows_that_the_observer_missed_are_counted() -> None:
     placed = lay_out(WORLD.rows)
     table = observed_table(placed[5:], [seen_us(row) for *_, row in placed[5:]])
-    latency = judged(make_record(WORLD, observed=Stream(table, complete=True))).latency
+    record = make_record(WORLD, observed=Stream(table, complete=True))
+    latency = judged(record).latency
     assert (latency.unseen, latency.visible.n, latency.torn_sessions) == (5, 75, 1)
+    assert (latency.visible.unseen, latency.gap.unseen, latency.visible.max) == (5, 5, None)
+    later = audit(record, warmup_s=1e6).latency  # no row is due after the warm-up
+    assert (later.unseen, later.visible.unseen) == (5, 0)
 
 
 def test_a_row_that_is_lost_was_not_missed_by_the_observer() -> None:

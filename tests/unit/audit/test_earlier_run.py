@@ -12,6 +12,10 @@ import pytest
 from oncebench.measure import judge_again
 from oncebench.record import FINAL, INPUT, QUARANTINE
 from oncebench.record.streams import read_stream, write_stream
+from oncebench.record.validation import require
+from oncebench.report.measures.metrics import why_no_speed
+from oncebench.report.schema import Report
+from oncebench.report.summary import summary
 
 # Recorded by version 0.1 of 2026-11-25, commit 28dd13a: four sessions into Kafka, killed once. Its files call the
 # guarantee "delivery". The folder is complete but for configurations, logs and the ledgers of the priming sessions.
@@ -43,6 +47,29 @@ def test_an_earlier_run_keeps_its_verdict_and_every_count(folder: Path) -> None:
         assert {field: report[name][field] for field in then[name]} == then[name], name  # newer reports may have more
 
 
+@pytest.mark.parametrize("moved_us", [5_000, 200_000])
+def test_a_run_whose_clock_was_moved_has_counts_and_no_times(folder: Path, moved_us: int) -> None:
+    known = json.loads((folder / "facts.json").read_bytes())
+    then = judge_again(folder)
+    (folder / "facts.json").write_text(json.dumps({**known, "clock_moved_us": moved_us}))
+    report = judge_again(folder)
+    assert (report["anomalies"], report["rows"]) == (then["anomalies"], then["rows"])
+    assert report["clock_moved_us"] == moved_us
+    if moved_us == 5_000:
+        assert (report["verdict"], report["latency_ms"]) == ("kept", then["latency_ms"])
+        return
+    assert report["verdict"] == "unknown"
+    assert report["reasons"][0].startswith("the clock of this machine was set forward by 0.200 s during the run")
+    require(json.loads(json.dumps(report)), Report, folder)
+    assert list(why_no_speed(report)) == ["its verdict is unknown", "the clock of its machine was moved"]
+    assert "speed       left out" in summary(report)
+    figures = [report[name] for name in ("latency_ms", "visibility_gap_ms", "append_latency_ms", "throughput")]
+    figures += [report["recovery"], report["steadiness"]]
+    assert {value for each in figures for value in each.values()} == {None, 0}  # n and negative are numbers
+    assert [fault["recovery"] for fault in report["faults"]] == [None]
+    assert (report["latency_curve_ms"], report["timeline"]) == (None, {})
+
+
 def test_an_earlier_run_without_one_of_its_rows_is_broken(folder: Path) -> None:
     rows = read_stream(folder / "final.arrow", FINAL).table.slice(1)
     (folder / "final.arrow").unlink()
@@ -50,6 +77,11 @@ def test_an_earlier_run_without_one_of_its_rows_is_broken(folder: Path) -> None:
     report = judge_again(folder)
     wrong = dict.fromkeys(("LOSS", "TORN", "INCO", "LOSTC", "EXPO"), 1)
     assert (report["verdict"], report["anomalies"]) == ("broken", wrong)
+
+
+def test_damage_to_a_file_that_no_auditor_reads_leaves_the_verdict(folder: Path) -> None:
+    (folder / "observer.jsonl").write_bytes(bytes(100))
+    assert judge_again(folder)["verdict"] == "kept"
 
 
 @pytest.mark.parametrize(("copy", "anomalies"), [(b"{", {}), (b"}", {"QUAR": 1})])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oncebench.audit.exits import Exits, UnintendedExit, exits_of
+from oncebench.audit.exits import AFTERMATH_US, Exits, UnintendedExit, exits_of
 
 
 def line(event: str, t_us: int = 0, **fields: Any) -> dict[str, Any]:
@@ -35,6 +35,21 @@ def test_an_exit_of_an_attempt_that_hit_a_fault_is_intended() -> None:
     timeline = [line("pipeline-started", pid=1), line("pipeline-failed", exit_code=1, why="stopped: no broker")]
     assert exits_of(timeline, [{"action": "kill-broker", "life": 1}]) == Exits(intended=1)
     assert exits_of(timeline, [{"action": "kill-broker", "life": 2}]).intended == 0
+
+
+@pytest.mark.parametrize("action", ["stop", "kill-broker"])
+@pytest.mark.parametrize(("later_us", "intended"), [(AFTERMATH_US, 1), (AFTERMATH_US + 1, 0)])
+def test_an_exit_long_after_a_fault_was_over_is_unintended(action: str, later_us: int, intended: int) -> None:
+    hit = {"action": action, "fault": f"mid-write:{action}:5", "t_us": 10_000_000, "life": 7}
+    timeline = [
+        line("pipeline-started", pid=7),
+        line("nemesis-over", 15_000_000, hit_us=10_000_000),
+        line("pipeline-failed", 15_000_000 + later_us, exit_code=1, why="OutOfMemoryError"),
+    ]
+    found = exits_of(timeline, [hit])
+    assert (found.intended, len(found.unintended)) == (intended, 1 - intended)
+    second = {**hit, "t_us": 15_000_000 + later_us}  # its end is not recorded
+    assert exits_of(timeline, [hit, second]).intended == exits_of(timeline, [second, hit]).intended == 1
 
 
 def test_an_unintended_exit_comes_with_its_cause_and_time() -> None:

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oncebench.audit.exits import EXIT_EVENTS, FAILED, KILLED, RANDOM
+from oncebench.audit.exits import AFTERMATH_US, EXIT_EVENTS, FAILED, KILLED, RANDOM
 from oncebench.audit.failures import (
-    AFTERMATH_US,
     OF_CHECKPOINTS,
     OF_PROCESSES,
     UNCONFIRMED_US,
@@ -19,8 +18,9 @@ from oncebench.audit.failures import (
 )
 from oncebench.audit.python.history.writing_times import writing_times
 from oncebench.audit.python.model import expected_of
-from oncebench.audit.verdict import Verdict
+from oncebench.audit.verdict import Judgement, Verdict
 from oncebench.faults.catalogue import FAULTS
+from oncebench.record import Record
 from oncebench.record.json_lines import Lines
 from tests.unit.audit.failures_world import (
     LAST,
@@ -37,7 +37,7 @@ from tests.unit.audit.failures_world import (
     twice,
     without,
 )
-from tests.unit.audit.test_verdict import ALO, AMO
+from tests.unit.audit.test_verdict import ALO, AMO, EO
 
 WRONG = {AMO: without, ALO: twice}
 BOTH = pytest.mark.parametrize("guarantee", WRONG)
@@ -251,3 +251,31 @@ def test_every_fault_of_the_catalogue_is_of_its_class() -> None:
         if each.breaks is None and each.fills is None and not each.replaces_checkpoint
     }
     assert inside == OF_PROCESSES
+
+
+def moved(record: Record, moved_us: int | None) -> Record:
+    """The run with the movement of its clock; None: an older run."""
+    return record if moved_us is None else replace(record, facts={"clock_moved_us": moved_us})
+
+
+@BOTH
+@pytest.mark.parametrize(("moved_us", "times"), [(None, True), (0, True), (-5_000, True), (5_001, False)])
+def test_a_moved_clock_leaves_open_which_rows_a_failure_touched(
+    guarantee: str, moved_us: int | None, times: bool
+) -> None:
+    for session, verdict in ((2, Verdict.BROKEN), (5, Verdict.KEPT)):
+        record = moved(run(WRONG[guarantee](session), batches(), event(RANDOM, 5.5)), moved_us)
+        assert judged(record, guarantee, random_kills=1).verdict == (verdict if times else Verdict.UNKNOWN)
+
+
+@pytest.mark.parametrize(("moved_us", "how"), [(200_000, "forward by 0.200 s"), (-1_600_000, "back by 1.600 s")])
+def test_the_reasons_name_the_movement_of_the_clock_with_every_verdict(moved_us: int, how: str) -> None:
+    sentence = (
+        f"the clock of this machine was set {how} during the run, or the machine slept. So the times of the run are "
+        "not known. Run it again while the machine is awake and nothing sets its clock"
+    )
+    assert judged(moved(run(WORLD.rows, batches()), moved_us), EO) == Judgement(Verdict.UNKNOWN, {}, (sentence,))
+    broken = judged(moved(run(twice(2), batches()), moved_us), EO)
+    assert (broken.verdict, broken.reasons) == (Verdict.BROKEN, ("DUP: 20", sentence))
+    healthy = judged(moved(run(twice(2), batches()), moved_us), ALO)
+    assert (healthy.verdict, healthy.reasons) == (Verdict.BROKEN, ("DUP: 20", sentence))

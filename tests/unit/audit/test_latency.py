@@ -22,8 +22,21 @@ def test_percentiles_are_measured_values_by_nearest_rank() -> None:
 
 def test_no_values_give_no_figures() -> None:
     assert Distribution.of(np.array([])).to_json() == {
-        "n": 0, "p50": None, "p95": None, "p99": None, "p999": None, "max": None, "min": None, "negative": 0
+        "n": 0, "unseen": 0, "p50": None, "p95": None, "p99": None, "p999": None, "max": None, "min": None,
+        "negative": 0,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("unseen", "missing"), [(0, 0), (1, 1), (2, 2), (20, 3), (100, 4), (1001, 5)])
+def test_a_row_that_was_never_seen_is_later_than_every_other(unseen: int, missing: int) -> None:
+    found = Distribution.of(np.arange(1.0, 1001.0), unseen)
+    figures = [found.p50, found.p95, found.p99, found.p999, found.max]
+    assert [figure is None for figure in figures] == [False] * (5 - missing) + [True] * missing
+    assert (found.n, found.unseen, found.min) == (1000, unseen, 1.0)
+    curve = Distribution.curve(np.arange(1.0, 1001.0), unseen)
+    assert curve is not None
+    assert (curve[-1], curve[0]) == (None if unseen else 1000.0, 1.0)
+    assert dict(zip(CURVE, curve, strict=True))[99.0] == found.p99
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50))

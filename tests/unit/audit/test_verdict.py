@@ -179,7 +179,8 @@ def test_a_run_whose_observer_saw_too_few_of_the_rows_is_unknown() -> None:
     for seen, says in ((table[:0], "200 of 200"), (blind, "200 of 200"), (table[3:], "3 of 200")):
         expected = (Verdict.UNKNOWN, f"the observer never saw {says} visible rows")
         assert verdict_of(replace(record, observed=Stream(seen, complete=True))) == expected
-    assert verdict_of(replace(record, observed=Stream(table[2:], complete=True))) == (Verdict.KEPT, "")
+    note = "the observer never saw 2 of 200 visible rows"
+    assert verdict_of(replace(record, observed=Stream(table[2:], complete=True))) == (Verdict.KEPT, note)
 
 
 def test_a_position_is_a_sign_of_a_commit_as_a_batch_is() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,22 @@ def test_a_slow_start_is_displayed(
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "starting the generator"
     assert set(lines[1:]) == {"waiting for the generator's first events, 0 s"}
+
+
+def test_an_interrupted_generator_is_asked_twice_before_it_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Waiting(SlowGenerator):
+        def stop_gently(self, timeout_s: float, again_after_s: float) -> None:
+            assert 0 < again_after_s < timeout_s
+            (tmp_path / "load.jsonl").write_text(json.dumps({"done": True, "summary": {"sent": 7}}) + "\n")
+
+    (tmp_path / command.LOG).parent.mkdir()
+    (tmp_path / command.LOG).touch()
+    monkeypatch.setattr(command.process, "start", lambda *_, **__: Waiting())
+    interrupted = threading.Event()
+    interrupted.set()
+    assert command._send({}, tmp_path, interrupted) == {"sent": 7}
 
 
 def test_a_load_that_ended_early_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,10 +25,12 @@ class Run:
         p99: float | None = None,
         phase: Phase = LOADING,
         load_s: float | None = 10.0,
+        due: int = 0,
         **others: Any,
     ) -> dict[str, str]:
         observer = {"visible": visible, "p99_ms": p99}
-        status = RunStatus(phase, {"sent": sent, "acknowledged": sent}, observer, load_s=load_s, **others)
+        load = {"sent": sent, "acknowledged": sent, "planned_by_now": max(sent, due)}
+        status = RunStatus(phase, load, observer, load_s=load_s, **others)
         self.history.add(status)
         self.now += SPARK_S
         return dict(fields(status, self.history))
@@ -51,9 +53,11 @@ def test_the_first_look_has_no_rate() -> None:
 def test_time_left_belongs_to_the_load_only() -> None:
     run = Run()
     assert "left" not in run.look(phase=WARMING_UP)["phase"]
-    assert run.look()["phase"] == "loading, 10 s left"
+    for _ in range(12):
+        assert run.look()["phase"] == "loading"  # the generator plans its events
+    assert run.look(due=1)["phase"] == "loading, 10 s left"
     for _ in range(8):
-        displayed = run.look()
+        displayed = run.look(due=100)
     assert displayed["phase"] == "loading, 6 s left"
     assert "left" not in run.look(phase=DRAINING)["phase"]
     assert Run().look(load_s=None)["phase"] == "loading"

@@ -94,7 +94,8 @@ def test_a_table_counts_the_seconds_of_a_phase_while_the_run_is_blocked(monkeypa
 
 def test_a_narrow_terminal_shows_the_whole_phase() -> None:
     view = _TableView("kafka exactly-once")
-    view(RunStatus(LOADING, {"sent": 50}, {"visible": 40, "p99_ms": 1.0}, {"batch": 4}, 300, "a:kill", load_s=10.0))
+    load = {"sent": 50, "planned_by_now": 50}
+    view(RunStatus(LOADING, load, {"visible": 40, "p99_ms": 1.0}, {"batch": 4}, 300, "a:kill", load_s=10.0))
     assert "kafka exactly-once  loading, 10 s left" in drawn(view._draw(), width=60)
     view(RunStatus(STARTING))
     assert (

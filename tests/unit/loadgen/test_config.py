@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -139,10 +140,18 @@ def test_a_wrong_setting_of_the_cluster_is_named(fields: dict[str, Any], message
         LoadConfig.from_mapping({**GOOD, **fields})
 
 
-def test_a_number_setting_with_another_value_is_named() -> None:
-    config = LoadConfig.from_mapping({**GOOD, "client": {"delivery.timeout.ms": "soon"}})
-    with pytest.raises(ConfigError, match=r"client: 'delivery\.timeout\.ms' must be a whole number"):
-        number_setting(config, "delivery.timeout.ms")
+@pytest.mark.parametrize("value", ["soon", 0, "0", -1, 0.5, float("inf"), True])
+@pytest.mark.parametrize("name", ["delivery.timeout.ms", "queue.buffering.max.messages"])
+def test_a_number_setting_with_another_value_is_named(name: str, value: Any) -> None:
+    config = LoadConfig.from_mapping({**GOOD, "client": {name: value}})
+    with pytest.raises(ConfigError, match=rf"^client: '{re.escape(name)}' must be a whole number from 1 on$"):
+        number_setting(config, name)
+
+
+@pytest.mark.parametrize("field", ["client", "kafka"])
+def test_a_setting_that_the_load_reads_has_one_name(field: str) -> None:
+    with pytest.raises(ConfigError, match=r"message\.timeout\.ms'? cannot be set.*delivery\.timeout\.ms"):
+        LoadConfig.from_mapping({**GOOD, field: {"message.timeout.ms": "600000"}})
 
 
 @pytest.mark.parametrize(

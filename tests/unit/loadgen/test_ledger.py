@@ -75,13 +75,6 @@ def test_an_open_ledger_is_read_only_and_shows_later_writes(
         read.acked_us[5] = 1
 
 
-def test_single_keys_and_all_keys_agree(tmp_path: Path) -> None:
-    ledger = make(tmp_path)
-    keys = ledger.session_keys()
-    assert keys.tolist() == ["ab-00000000", "ab-00000001", "ab-00000002"]
-    assert [ledger.session_key(event) for event in (0, 150, 299)] == keys[ledger.session[[0, 150, 299]]].tolist()
-
-
 def test_values_survive_a_kill_of_the_writer(tmp_path: Path) -> None:
     code = (
         "import os, signal, sys; from pathlib import Path; from loadgen.ledger import Ledger, Plan\n"

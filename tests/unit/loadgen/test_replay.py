@@ -13,7 +13,7 @@ import pytest
 from loadgen.config import LoadConfig, Replayed
 from loadgen.errors import ConfigError
 from loadgen.pacing import parse_shape
-from loadgen.producer import plan_load
+from loadgen.producer import _encoder, plan_load
 from loadgen.replay.events import Replay, schedule_in_order
 from loadgen.replay.file import MAX_EVENT_BYTES, RecordFile
 from loadgen.session import ENCODED, ENCODED_BYTES, next_step
@@ -175,6 +175,19 @@ def test_only_the_workload_records_takes_a_file(tmp_path: Path) -> None:
             LoadConfig("localhost:1", "input", 1000.0, 1, tmp_path, **wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("events_per_session", 50, "events_per_session: the records of a file are all sent"),
+        ("skew", 1.0, "skew: the records of a file are spread by their own keys"),
+    ],
+)
+def test_a_replayed_load_refuses_what_plans_sessions(tmp_path: Path, field: str, value: float, said: str) -> None:
+    replayed = Replayed(file_of(tmp_path, b"{}").path)
+    with pytest.raises(ConfigError, match=f"^{said}$"):
+        LoadConfig("localhost:1", "input", 1000.0, 1, tmp_path, workload="records", replayed=replayed, **{field: value})  # type: ignore[arg-type]
+
+
 def test_a_file_larger_than_memory_is_streamed(tmp_path: Path) -> None:
     file = file_of(tmp_path, b'{"a":"' + b"x" * 99_000 + b'"}\n')
     with file.path.open("ab") as out:
@@ -187,3 +200,30 @@ def test_a_file_larger_than_memory_is_streamed(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     assert most < 4_000_000, "of 40 MB"
+
+
+@pytest.mark.parametrize(
+    "changed", [b'{"n":1}\nnot json\n', b'{"n":1}\n{"n":"\xff"}\n', b'{"n":1}\n{"n":2}\n{"n":3}\n', b"\n"]
+)
+@pytest.mark.parametrize("sent", [0, 1, 2, 3])
+@pytest.mark.parametrize("key", ["", "n"])
+def test_a_file_that_changes_after_it_was_counted_is_refused(
+    tmp_path: Path, changed: bytes, sent: int, key: str
+) -> None:
+    path = file_of(tmp_path, b'{"n":1}\n{"n":2}\n').path
+    config = LoadConfig(
+        "nowhere:1", "t", 10.0, 1, tmp_path / "ledger", workload="records", replayed=Replayed(path, key, passes=4)
+    )
+    assert (config.events, config.replayed is not None) == (8, True)
+    replay = _encoder(config)
+    row = np.arange(8)
+    for number in range(sent):
+        replay(*_event(row[number]))
+    path.write_bytes(changed)
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(ConfigError, match=r"^.*orders\.jsonl has changed since it was counted\. Do not"):
+        replay(*_event(row[sent]))
+
+
+def _event(number: np.int64) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return np.zeros(1, np.uint32), np.array([number], np.uint8), np.zeros(1, np.int64)

@@ -14,6 +14,7 @@ from confluent_kafka import Message, Producer
 from loadgen.config import LoadConfig
 from loadgen.producer import STATUS_EVERY_US, TICK_S, _Load, plan_load
 from loadgen.status import Status
+from loadgen.workloads import MOST_AHEAD_US
 
 
 class Client:
@@ -58,3 +59,44 @@ def test_a_low_rate_wakes_up_for_events_and_statuses_only(tmp_path: Path) -> Non
     assert client.polls <= 2 * len(late_us) + len(statuses), (
         "a sleep before each event, and a look for answers after it"
     )
+
+
+class Broker(Client):
+    """Answers one event later than the others."""
+
+    def __init__(self, event: int, after_us: int) -> None:
+        super().__init__()
+        self.taken, self.event, self.after_us = 0, event, after_us
+        self.withheld: Callable[[Any, Message], None] | None = None
+        self.answered_us = 0
+
+    def produce(self, *event: Any) -> None:
+        if self.taken == self.event:
+            self.withheld, self.answered_us = event[-1], self.now_us + self.after_us
+        else:
+            super().produce(*event)
+        self.taken += 1
+
+    def poll(self, timeout_s: float) -> None:
+        super().poll(timeout_s)
+        if self.withheld is not None and self.now_us >= self.answered_us:
+            self.withheld(None, Message(topic="t", partition=0, offset=7))
+            self.withheld = None
+
+
+@pytest.mark.parametrize("workload", ["windows", "sessions"])
+def test_windows_hold_events_back_during_an_outage(tmp_path: Path, workload: str) -> None:
+    broker = Broker(event=100, after_us=5_000_000)
+    load = LoadConfig("nowhere:1", "t", 100.0, 12, tmp_path / "ledger", workload=workload)
+    ledger = plan_load(load, lambda: broker.now_us)
+    running = _Load(load, cast(Producer, broker), ledger, lambda: broker.now_us, lambda _status: None)
+    running.send(lambda: False)
+    running.drain(1.0, lambda: False)
+    assert running.summary().acknowledged == load.events
+    due_us = np.maximum.accumulate(ledger.scheduled_us)  # a late event is due with the event before it
+    waiting = ledger.sent_us < broker.answered_us
+    newest_us = due_us[waiting].max() - due_us[100]
+    if workload == "windows":
+        assert MOST_AHEAD_US - 50_000 < newest_us <= MOST_AHEAD_US
+    else:
+        assert newest_us > 4_900_000

@@ -15,7 +15,6 @@ from loadgen.session import (
     event_type,
     partitions,
     session_key,
-    session_keys,
     uniform,
     values,
 )
@@ -46,11 +45,6 @@ def test_a_session_starts_once_ends_once_and_has_98_entries_between() -> None:
 def test_a_key_is_the_seed_in_hexadecimal_and_the_number_in_eight_digits() -> None:
     assert session_key(42, 7) == "2a-00000007"
     assert session_key(0, 12_345_678) == "0-12345678"
-
-
-def test_many_keys_at_once_equal_single_keys() -> None:
-    indices = [0, 7, 99, 12_345_678, 99_999_999]
-    assert session_keys(0xABC, indices).tolist() == [session_key(0xABC, index) for index in indices]
 
 
 def test_values_use_their_whole_range_evenly() -> None:

@@ -1,12 +1,19 @@
-"""SIGTERM while the observer opens its reader, possibly inside a C library's constructor."""
+"""SIGTERM ends the observer: while it opens its reader, and after the last rows have arrived."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any, cast
 
+import pytest
+
+from oncebench.observe import observer
+from oncebench.observe.observer import follow
+from oncebench.sinks.reader import Rows
 from tests import ROOT
 
 OPENS_ITS_READER_AS_A_C_LIBRARY_DOES = """
@@ -31,3 +38,37 @@ def test_the_observer_stops_although_a_constructor_swallows_exceptions(tmp_path:
     command = [sys.executable, "-c", OPENS_ITS_READER_AS_A_C_LIBRARY_DOES, str(tmp_path / "observer.json")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+class Late:
+    """A reader whose rows come at given times after its first poll; some polls return early without a row."""
+
+    def __init__(self, *due_s: float) -> None:
+        self.due_s, self.taken, self.began = [*due_s], 0, 0.0
+
+    def poll(self, timeout_s: float) -> Rows:
+        self.began = self.began or time.monotonic()
+        until = time.monotonic() + min(timeout_s, 0.05)
+        while time.monotonic() < until:
+            if self.due_s and time.monotonic() >= self.began + self.due_s[0]:
+                self.due_s.pop(0)
+                self.taken += 1
+                return Rows([0], [self.taken], [1], [b"k"], [b"{}"], [()], seen_us=1)
+            time.sleep(0.001)
+        return Rows()
+
+
+class Nowhere:
+    def append(self, _: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("due_s", "taken"),
+    [((0.0, 0.12), 2), ((0.12, 0.24, 0.36), 3), ((0.0, 5.0), 1), (tuple(at / 10 for at in range(100)), 10)],
+)
+def test_rows_on_their_way_at_sigterm_are_taken(due_s: tuple[float, ...], taken: int) -> None:
+    reader = Late(*due_s)
+    began = time.monotonic()
+    follow(cast("Any", reader), cast("Any", Nowhere()), cast("Any", Nowhere()), lambda: True)
+    assert abs(reader.taken - taken) <= (taken == 10)
+    assert time.monotonic() - began < observer.LAST_S + observer.QUIET_S + 0.5

@@ -19,6 +19,19 @@ from oncebench.processes.child import Child
 from oncebench.processes.sessions import NotOursError, Session, start_time
 from tests.waiting import gone, wait_for
 
+# as a generator that waits for Kafka's answers
+ENDS_AT_THE_SECOND = """
+import signal, sys
+seen = []
+def stop(*_):
+    seen.append(1)
+    if len(seen) == 2:
+        sys.exit(9)
+signal.signal(15, stop)
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
 # a tree as pyspark makes it: a daemon in a process group of its own, and a worker below it
 TREE = """
 import os, time
@@ -157,6 +170,14 @@ def test_a_gentle_stop_kills_what_ignores_it(tmp_path: Path) -> None:
         wait_for("the handler", lambda: "ready" in child.log.read_text())
         child.stop_gently(0.2)
         assert child.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(("again_after_s", "code"), [(0.2, 9), (None, -signal.SIGKILL)])
+def test_a_second_signal_comes_before_the_kill(tmp_path: Path, again_after_s: float | None, code: int) -> None:
+    with process.start("waiting", [sys.executable, "-c", ENDS_AT_THE_SECOND], tmp_path / "log") as child:
+        wait_for("the handler", lambda: "ready" in child.log.read_text())
+        child.stop_gently(1.0 if again_after_s is None else 20.0, again_after_s)
+        assert child.returncode == code
 
 
 def test_a_gentle_stop_reaches_a_stopped_child(tmp_path: Path) -> None:

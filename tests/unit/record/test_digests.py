@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from oncebench.measure import judge_again
-from oncebench.record import FINAL
+from oncebench.record import FACTS, FINAL
 from oncebench.record.digests import FILE, altered, write_digests
 from oncebench.record.streams import read_stream, write_stream
 from oncebench.record.validation import RecordError
@@ -28,6 +28,8 @@ ZEROED = 64
 def folder(tmp_path: Path) -> Path:
     """A run folder with digests, whose run was kept."""
     copy = Path(shutil.copytree(STORED, tmp_path / "run"))
+    facts = json.loads((copy / FACTS).read_bytes())
+    (copy / FACTS).write_text(json.dumps({**facts, "digests": True}))
     write_digests(copy)
     return copy
 
@@ -72,6 +74,20 @@ def test_damage_to_any_file_of_a_run_is_named(folder: Path, name: str, damage: s
 
 def test_an_untouched_run_has_no_altered_file(folder: Path) -> None:
     assert altered(folder) == ()
+    assert judge_again(folder)["verdict"] == "kept"
+
+
+def test_a_run_whose_digests_are_gone_is_unknown(folder: Path) -> None:
+    (folder / FILE).unlink()
+    report = judge_again(folder)
+    assert (report["verdict"], len(report["reasons"])) == ("unknown", 1)
+    assert report["reasons"][0].startswith(f"{FILE} is not as the run wrote it: it is missing. Take the folder")
+
+
+def test_an_earlier_run_that_wrote_no_digests_is_judged(folder: Path) -> None:
+    (folder / FILE).unlink()
+    facts = json.loads((folder / FACTS).read_bytes())
+    (folder / FACTS).write_text(json.dumps({**facts, "digests": False}))
     assert judge_again(folder)["verdict"] == "kept"
 
 

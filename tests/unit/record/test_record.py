@@ -144,7 +144,6 @@ def test_lines_come_back_as_they_were_written(tmp_path: Path) -> None:
         for line in LINES:
             writer.append(line)
     assert read_lines(tmp_path / "progress.jsonl").items == tuple(LINES)
-    assert read_lines(tmp_path / "progress.jsonl").damaged == 0
 
 
 def test_a_missing_file_has_no_lines(tmp_path: Path) -> None:
@@ -159,7 +158,6 @@ def test_lines_cut_at_any_byte_lose_only_the_line_that_was_cut(tmp_path: Path) -
         lines = read_lines(tmp_path / "cut.jsonl")
         whole = (length >= first) + (length >= len(content) - 1)
         assert lines.items == tuple(LINES[:whole]), length
-        assert lines.damaged == (length not in (0, first, first + 1, len(content) - 1))
 
 
 @pytest.mark.parametrize("careful", [True, False], ids=["LineWriter", "plain append"])
@@ -174,7 +172,6 @@ def test_a_process_that_continues_after_a_cut_line_loses_none_of_its_lines(tmp_p
             file.write(json.dumps(LINES[0]).encode() + b"\n")
     lines = read_lines(path)
     assert lines.items == ({"kind": "started"}, LINES[0])
-    assert lines.damaged == 1
 
 
 def test_a_line_is_never_appended_to_a_cut_line(tmp_path: Path) -> None:
@@ -275,7 +272,6 @@ def test_a_folder_in_place_of_a_file_is_refused(folder: Path, name: str) -> None
         ("progress.jsonl", {"t_us": 1}),
         ("hits.jsonl", {"fault": "after-commit:kill"}),
         ("timeline.jsonl", {"t_us": 1}),
-        ("observer.jsonl", {"visible": 1}),
         ("load.jsonl", {"summary": 3}),
         ("cell.json", {}),
         ("cell.json", {"run": "r", "cell": {**CELL["cell"], "sink": "../paper"}}),

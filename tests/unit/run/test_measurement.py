@@ -68,3 +68,50 @@ def test_a_measurement_that_begins_again_counts_from_then(tmp_path: Path) -> Non
     run.measurement.from_us = before = us_ago(7.0)
     run.measurement.look(LOADING)
     assert (run.marks, run.measurement.from_us - before >= 7e6) == (2, True)
+
+
+class Clocks:
+    """A wall clock and a monotonic clock that stand still, and take `slow_ns` for a reading."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.wall_ns, self.monotonic_ns, self.slow_ns = 10**18, 10**12, [0]
+        monkeypatch.setattr(time, "time_ns", lambda: self.read(self.wall_ns))
+        monkeypatch.setattr(time, "monotonic_ns", lambda: self.read(self.monotonic_ns))
+
+    def read(self, clock_ns: int) -> int:
+        suspended_ns = self.slow_ns.pop(0) if len(self.slow_ns) > 1 else 0
+        self.wall_ns += suspended_ns
+        self.monotonic_ns += suspended_ns
+        return clock_ns
+
+
+@pytest.mark.parametrize("moved_us", [200_000, -1_600_000])
+def test_a_clock_that_was_moved_and_moved_back_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved_us: int
+) -> None:
+    clocks = Clocks(monkeypatch)
+    run = Measured(tmp_path, None)
+    clocks.wall_ns += moved_us * 1000
+    run.measurement.look(LOADING)
+    clocks.wall_ns -= moved_us * 1000
+    run.measurement.look(LOADING)
+    assert run.measurement.clock.moved_us == moved_us
+
+
+def test_a_clock_whose_speed_is_corrected_was_not_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clocks = Clocks(monkeypatch)
+    run = Measured(tmp_path, None)
+    clocks.wall_ns += 10**10
+    clocks.monotonic_ns += 10**10
+    run.measurement.look(LOADING)
+    assert run.measurement.clock.moved_us == 0
+
+
+def test_a_process_suspended_between_two_readings_sees_no_movement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clocks = Clocks(monkeypatch)
+    run = Measured(tmp_path, None)
+    clocks.slow_ns = [0, 50_000_000, 80_000_000, 0, 0, 30_000_000, 0]
+    run.measurement.look(LOADING)
+    assert run.measurement.clock.moved_us == 0

@@ -180,13 +180,31 @@ def preloading(folder: Path, monkeypatch: pytest.MonkeyPatch) -> FakeRun:
 
 
 def test_warm_up_events_that_cannot_be_sent_are_a_user_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_config: object) -> None:
+    def fail(_config: object, _stop: object, abandon: object) -> None:
         raise LedgerError("no room for a ledger")
 
     monkeypatch.setattr(warm_up, "run_load", fail)
     for send in (warm_up.send_warm_up, warm_up.open_sessions):
         with pytest.raises(UserError, match=r"^the events ahead of the load could not be sent: no room for a ledger$"):
             send(KafkaAccess("x:1"), "in", tmp_path, 1)
+
+
+def test_an_interruption_ends_the_warm_up_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[object] = []
+
+    def sent(_config: object, stop: object, abandon: object) -> SimpleNamespace:
+        given.extend((stop, abandon))
+        return SimpleNamespace(acknowledged=1)
+
+    monkeypatch.setattr(warm_up, "run_load", sent)
+    monkeypatch.setattr(module, "replace", lambda value, **_: value)
+    lab = SimpleNamespace(own_kafka=None, kafka=SimpleNamespace(access=KafkaAccess("b:1")))
+    run = FakeRun(tmp_path, replace(CELL, open_sessions=10_000), interrupted=True, lab=lab)
+    with pytest.raises(UserError):
+        run._warm_up()
+    with pytest.raises(UserError):
+        run._preload()
+    assert given == [run.interrupted] * 4
 
 
 def loading(folder: Path, started_s_ago: float | None, **changes: Any) -> FakeRun:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from oncebench.record.numbered import numbered
 from oncebench.run import processes as module
 from oncebench.run.processes import GENERATOR, OBSERVER, RunProcesses
 from oncebench.run.progress import RunProgress
+from tests.unit.processes.test_child import ENDS_AT_THE_SECOND
+from tests.waiting import wait_for
 
 DONE = {"done": True, "summary": {"planned": 10, "sent": 10, "acknowledged": 10, "failed": 0, "unknown": 0}}
 
@@ -98,7 +101,25 @@ def test_processes_of_a_kind_are_stopped_together(run: RunProcesses, monkeypatch
         child.freeze()
     run.stop(GENERATOR)  # SIGCONT lets both act on their SIGTERM
     assert [child.returncode for child in run.of(GENERATOR)] == [-signal.SIGTERM] * 2
-    assert calls == ["send"] * 4 + ["wait"] * 2
+    assert calls == ["send"] * 4 + ["wait"] * 4
+
+
+def test_a_process_that_waits_gets_a_second_signal_before_the_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(name: str, _command: object, log: Path, **_more: object) -> process.Child:
+        return begin(name, [sys.executable, "-c", ENDS_AT_THE_SECOND], log)
+
+    begin = process.start
+    monkeypatch.setattr(module.process, "start", start)
+    with RunProcesses(tmp_path, {}) as run:
+        run.start_generators([{"status_path": str(tmp_path / name)} for name in numbered("load.jsonl", 2)])
+        children = run.of(GENERATOR)
+        for child in children:
+            wait_for("the handler", lambda child=child: "ready" in child.log.read_text())
+        monkeypatch.setattr(module, "STOP_LIMIT_S", 2.0)
+        run.stop(GENERATOR)
+        assert [child.returncode for child in children] == [9, 9]
 
 
 def test_a_process_that_cannot_be_killed_spares_no_other(run: RunProcesses, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,8 @@ def test_percentile_needs_a_session_above_it_but_maximum_does_not() -> None:
     assert points[99.0] is not None
     assert points[99.5] is points[99.9] is points[99.99] is None
     assert points[100.0] is not None
+    made["latency_curve_ms"][-1] = None  # rows that were never seen
+    assert curve([made])["ms"][-1] is None
 
 
 def test_reports_without_usable_latencies_have_no_curve() -> None:
