@@ -117,7 +117,7 @@ class JobMetrics:
         )
         failures = _counter(
             "oncebench_failures",
-            "Refused starts and failed batches, by class of oncebench.delivery.errors; error=other: any other error.",
+            "Refused starts and failed batches, by the class of the error; error=other: no class of this library.",
             "error",
         )
         for watch in watches:

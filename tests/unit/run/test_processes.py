@@ -164,11 +164,13 @@ def test_status_lines_add_up_and_keep_the_largest_latency(tmp_path: Path) -> Non
     write(tmp_path, "load-2.jsonl", {**line, "t_us": 6, "lateness_p99_ms": 4.0})
     for number, p99 in ((1, None), (2, 30.0)):
         write(tmp_path, f"observer-{number}.jsonl",
-              {"t_us": 1, "visible": 20, "p50_ms": p99, "p99_ms": p99, "max_ended_at_us": number})  # fmt: skip
+              {"t_us": 1, "visible": 20, "last_row_us": 5 + number, "p50_ms": p99, "p99_ms": p99,
+               "max_ended_at_us": number})  # fmt: skip
     status = progress.status(LOADING)
     assert status.load == {"t_us": 6, "planned_by_now": 16, "sent": 14, "acknowledged": 12, "failed": 2,
                            "rate_1s": 6.0, "lateness_p99_ms": 9.0}  # fmt: skip
-    assert status.observer == {"t_us": 1, "visible": 40, "p50_ms": 30.0, "p99_ms": 30.0, "max_ended_at_us": 2}
+    assert status.observer == {"t_us": 1, "visible": 40, "last_row_us": 7, "p50_ms": 30.0, "p99_ms": 30.0,
+                               "max_ended_at_us": 2}  # fmt: skip
 
 
 def test_a_load_is_done_when_every_generator_is(tmp_path: Path) -> None:
