@@ -45,7 +45,13 @@ from oncebench.jobs.batches import Batches
 from oncebench.jobs.checkpoint import has_planned, query_id
 from oncebench.jobs.object_store import MANAGER, refuse_unfit_manager
 from oncebench.jobs.output import OutputChecks, Target
-from oncebench.jobs.session import SHUFFLES, refuse_unfit_rows, refuse_unfit_settings, tasks_per_batch
+from oncebench.jobs.session import (
+    SHUFFLES,
+    refuse_shown_secrets,
+    refuse_unfit_rows,
+    refuse_unfit_settings,
+    tasks_per_batch,
+)
 from oncebench.jobs.sinks import JobSink
 from oncebench.jobs.start import identity_of, kafka_must_answer, refuse_access, start_sink
 from oncebench.jobs.watch import Watch, watch_of
@@ -116,6 +122,7 @@ def _writer(
     target = _target(sink, guarantee, variant, checkpoint)
     kind, per_task = target.kind, target.kind.commits_per_task(target.support)
     refuse_unfit_settings(rows, per_task, kind.spark)
+    refuse_shown_secrets(rows, kind.environment)
     check_columns(rows.schema)
     if COLUMN in rows.columns and quarantine is None:
         raise RefusedStart(

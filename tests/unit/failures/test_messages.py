@@ -48,6 +48,7 @@ SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass", "spark.sql.streaming.checkpointFileManagerClass",
     "spark.driver.memory", "spark.executor.memory", "spark.executorEnv", "controller.transaction.lease.count.min",
     "spark.readStream", "builder.master", "rows.repartition", "rows.writeStream.format", "spark.executorEnv.V",
+    "spark.executorEnv.PGPASSWORD",
     "spark.api.mode", "spark.sql.shuffle.partitions", "spark.sql.streaming.queryEvolution", "spark.driver.host",
     "spark.executor.cores", "asyncio.run",
 }  # fmt: skip
