@@ -18,6 +18,7 @@ from oncebench.delivery.transactions.alive import living_driver
 from oncebench.delivery.transactions.decided import ABORT, COMMIT, Decision, Judged, judge
 from oncebench.delivery.transactions.left import ENDING, HANGING, LOST, OPEN, PREPARED, Left
 from oncebench.delivery.transactions.trace import note_ended
+from tests import ROOT
 
 IDENTITY = Identity("orders", "postgres", "exactly-once", "two-phase", 2)
 
@@ -157,6 +158,28 @@ def test_a_process_that_was_started_after_the_driver_is_another_one(tmp_path: Pa
     assert living_driver(tmp_path) is not None
     os.utime(path, (1_000_000_000, 1_000_000_000))
     assert living_driver(tmp_path) is None
+
+
+def test_an_older_process_with_the_drivers_id_is_not_the_driver(tmp_path: Path) -> None:
+    """As the first process of a node, while the driver was the first one of a container with the node's name."""
+    journal = open_journal(tmp_path, IDENTITY)
+    (entry,) = journal.generations()
+    start(journal.folder, os.getppid(), 2, host=entry["host"], process=entry["process"])
+    assert living_driver(journal.folder) is None
+
+
+def test_a_driver_is_found_by_the_name_in_its_journal(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from oncebench.delivery.journal import Identity, open_journal\n"
+        f"open_journal(Path({str(tmp_path)!r}), Identity('a', 'b', 'c', 'd', 2)); print(flush=True); input()"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        found = living_driver(tmp_path / "journal")
+        child.kill()
+    assert str(found).startswith(f"process {child.pid} (")
 
 
 def test_the_process_that_asks_is_not_the_job(tmp_path: Path) -> None:

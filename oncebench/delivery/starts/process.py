@@ -1,0 +1,21 @@
+"""Names a process of this machine for good.
+
+Promise: two processes of a machine never have the same name, whatever their pid, container or the time of day.
+What can go wrong: a machine without `/proc`; then there is no name.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_START = 19  # field 22 of proc(5), counted after the program's name; in clock ticks since the boot
+
+
+def process_name(pid: int) -> str | None:
+    """Returns the machine's boot id and the start of a process; None: there is no such process, or no `/proc`."""
+    try:
+        after_name = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2]  # the name may contain anything
+        return f"{_BOOT.read_text().strip()}:{int(after_name.split()[_START])}"
+    except OSError:
+        return None
