@@ -46,7 +46,10 @@ TABLES: Mapping[str, Mapping[Any, Cause]] = {
 # A shorter text is a word or a name, and no part of a message.
 PART_WORDS = 8
 # Sentences that messages share.
-SHARED = {"RESTART": RESTART, "NO_RESTART": NO_RESTART, "REPEATED": REPEATED, "NEW_JOB": postgres.NEW_JOB}
+SHARED = {
+    "RESTART": RESTART, "NO_RESTART": NO_RESTART, "REPEATED": REPEATED, "NEW_JOB": postgres.NEW_JOB,
+    "OF_JOBS": postgres.OF_JOBS,
+}  # fmt: skip
 SECTIONS = {
     "2": ("Exit code 2: a restart meets the same error", "Do what the message says, then start again."),
     "1": ("Exit code 1: a restart helps, or may help", "A service manager may start the job again."),
