@@ -1,7 +1,8 @@
-"""Names a process of this machine for good.
+"""Tells a process of this machine from others with the same process id.
 
-Promise: two processes of a machine never have the same name, whatever their pid, container or the time of day.
-What can go wrong: a machine without `/proc`; then there is no name.
+Promise: the name of a process stays the same when somebody sets the clock, and in each container of the machine.
+Processes with the same id have different names, unless they start within 10 ms in two containers. What can go wrong: a
+machine without `/proc`; then there is no name.
 """
 
 from __future__ import annotations
