@@ -1,4 +1,4 @@
-"""Tells a process of this machine from others with the same process id.
+"""Distinguishes a process of this machine from others with the same id.
 
 Promise: the name of a process stays the same when somebody sets the clock, and in each container of the machine.
 Processes with the same id have different names, unless they start within 10 ms in two containers. What can go wrong: a
