@@ -62,9 +62,9 @@ Search this page for the fixed words of your message. Leave out names and number
 has the source, the kind of error, and the text. For an error code, your message first has the server's own words, then
 the reason of this page in brackets.
 
-The exit codes are those of `python -m pipeline`. A job with `deliver()` ends by a Python exception, and so with
-exit code 1. It can catch the error: `restart_helps` is true where the pipeline ends with 1, and false where it ends
-with 2 ([your_own_job.md](your_own_job.md)).
+The exit codes are those of `python -m pipeline`. A job with `deliver()` ends by a Python exception. It can catch the
+error, and end with the code that `oncebench.jobs.exit_code` returns
+([your_own_job.md](your_own_job.md#when-a-query-fails)).
 
 Exit code 0 has no message: the pipeline has stopped as asked. An error that is not on this page ends with exit code 1.
 Its message is `stopped: `, the error's name and its first line.
@@ -176,7 +176,7 @@ def written(node: ast.AST) -> str:
 def _in_tables() -> Iterator[Ending]:
     for table, causes in TABLES.items():
         for code, cause in causes.items():
-            of_query = table.startswith("Spark")  # see `explain` in pipeline/failures.py
+            of_query = table.startswith("Spark")  # see `of_spark` in oncebench/jobs/exits.py
             restart = REPEATED if of_query else RESTART
             remedy = cause.remedy or ("Mend the cause; the log has details" if of_query else "")
             what = (f"{NO_RESTART} {remedy}, then start again." if cause.permanent
