@@ -1,8 +1,11 @@
 """Copies orders from one Kafka topic to another, each exactly once."""
 
+import sys
+import traceback
+
 from pyspark.sql import SparkSession
 
-from oncebench.jobs import KafkaSink, deliver
+from oncebench.jobs import KafkaSink, deliver, exit_code
 
 spark = (
     SparkSession.builder.master("local[2]")
@@ -23,5 +26,9 @@ orders = (
 rows = orders.select("key", "value").repartition(2, "key")
 
 sink = KafkaSink("orders-checked", bootstrap_servers="broker1:9092", sink_id="orders-1")
-writer = deliver(rows, sink, guarantee="exactly-once", checkpoint="state/orders")
-writer.trigger(processingTime="1 second").start().awaitTermination()
+try:
+    writer = deliver(rows, sink, guarantee="exactly-once", checkpoint="state/orders")
+    writer.trigger(processingTime="1 second").start().awaitTermination()
+except Exception as error:
+    traceback.print_exc()
+    sys.exit(exit_code(error))

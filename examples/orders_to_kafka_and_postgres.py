@@ -1,9 +1,12 @@
 """Writes orders to a Kafka topic and to a PostgreSQL table: two queries in one process, each exactly once."""
 
+import sys
+import traceback
+
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from oncebench.jobs import KafkaSink, PostgresSink, deliver
+from oncebench.jobs import KafkaSink, PostgresSink, deliver, exit_code
 
 spark = (
     SparkSession.builder.master("local[2]")
@@ -24,12 +27,17 @@ orders = (
 
 records = orders.select("key", "value").repartition(2, "key")
 topic = KafkaSink("orders-checked", bootstrap_servers="broker1:9092", sink_id="orders-1")
-deliver(records, topic, guarantee="exactly-once", checkpoint="state/topic").trigger(processingTime="1 second").start()
 
 order = f.from_json(f.col("value").cast("string"), "order_id string, cents long").alias("order")
 columns = orders.select(order).select("order.*").repartition(2, "order_id")
 table = PostgresSink("orders", sink_id="orders-2")
-deliver(columns, table, guarantee="exactly-once", checkpoint="state/table").trigger(processingTime="1 second").start()
 
-spark.streams.awaitAnyTermination()
-raise SystemExit("a query has ended: start this job again, both queries go on from their checkpoints")
+try:
+    to_topic = deliver(records, topic, guarantee="exactly-once", checkpoint="state/topic")
+    to_table = deliver(columns, table, guarantee="exactly-once", checkpoint="state/table")
+    for writer in (to_topic, to_table):
+        writer.trigger(processingTime="1 second").start()
+    spark.streams.awaitAnyTermination()
+except Exception as error:  # a query has ended: a start of this job continues both from their checkpoints
+    traceback.print_exc()
+    sys.exit(exit_code(error))

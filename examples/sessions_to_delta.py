@@ -1,9 +1,12 @@
 """Writes the visits of each shop to a Delta table: orders with less than a minute between them, each exactly once."""
 
+import sys
+import traceback
+
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from oncebench.jobs import DeltaSink, deliver
+from oncebench.jobs import DeltaSink, deliver, exit_code
 
 KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
 DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
@@ -33,5 +36,9 @@ visits = sold.groupBy(f.session_window("at", "1 minute"), "shop").agg(f.count("*
 rows = visits.select("shop", f.col("session_window.start").alias("began"), "orders")
 
 sink = DeltaSink("visits", sink_id="visits-1")
-writer = deliver(rows, sink, guarantee="exactly-once", checkpoint="state/visits")
-writer.trigger(processingTime="1 second").start().awaitTermination()
+try:
+    writer = deliver(rows, sink, guarantee="exactly-once", checkpoint="state/visits")
+    writer.trigger(processingTime="1 second").start().awaitTermination()
+except Exception as error:
+    traceback.print_exc()
+    sys.exit(exit_code(error))

@@ -1,9 +1,12 @@
 """Counts the orders of each shop and minute in a PostgreSQL table, each minute exactly once."""
 
+import sys
+import traceback
+
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from oncebench.jobs import PostgresSink, deliver
+from oncebench.jobs import PostgresSink, deliver, exit_code
 
 spark = (
     SparkSession.builder.master("local[2]")
@@ -29,5 +32,9 @@ minutes = sold.groupBy(f.window("at", "1 minute"), "shop").agg(
 rows = minutes.select("shop", f.col("window.start").alias("minute"), "orders", "cents")
 
 sink = PostgresSink("sales", sink_id="sales-1")
-writer = deliver(rows, sink, guarantee="exactly-once", checkpoint="state/sales")
-writer.trigger(processingTime="1 second").start().awaitTermination()
+try:
+    writer = deliver(rows, sink, guarantee="exactly-once", checkpoint="state/sales")
+    writer.trigger(processingTime="1 second").start().awaitTermination()
+except Exception as error:
+    traceback.print_exc()
+    sys.exit(exit_code(error))

@@ -20,7 +20,7 @@ from pipeline.spark.signals import Stopping, end_jvms
 from pipeline.spark.sockets import short_sockets
 from pipeline.spark.temporary import own_temporary
 
-RESTART_HELPS, NO_RESTART_HELPS = 1, 2
+RESTART_HELPS, NO_RESTART_HELPS = 1, 2  # as in oncebench.jobs.exits, which imports Spark
 
 
 def main(arguments: list[str]) -> int:

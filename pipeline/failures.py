@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import logging
-import re
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
-from typing import cast
 
 from confluent_kafka import KafkaException
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JError
 
-from oncebench.delivery import errors
 from oncebench.delivery.contract import AT_MOST_ONCE
 from oncebench.delivery.errors import (
     AnotherDriver,
     PermanentFailure,
     PipelineError,
-    QueryDied,
     RecordTooLarge,
     RefusedStart,
     StoppedGently,
@@ -27,23 +21,17 @@ from oncebench.delivery.errors import (
     TransactionTooSlow,
 )
 from oncebench.delivery.failures import deaths, delta, spark
-from oncebench.delivery.failures.cause import NO_RESTART, REPEATED, RESTART, UNKNOWN, dropped, of_claimed
-from oncebench.delivery.failures.cause import failure as failure_of
-from oncebench.delivery.failures.first_cause import causes
-from oncebench.delivery.failures.postgres import of_sqlstate
+from oncebench.delivery.failures.cause import NO_RESTART, REPEATED, RESTART, dropped, of_claimed
 from oncebench.delivery.journal import Journal
 from oncebench.delivery.stores.entries import UNAVAILABLE
 from oncebench.delivery.topics.largest import largest_record
 from oncebench.jobs.checkpoint import open_batch, planned_range
+from oncebench.jobs.exits import of_spark, raised_in
 from oncebench.kafka_access.connection import is_secured, why_refused
 from oncebench.sinks.registry import SINKS
 from pipeline.config import PipelineConfig
 
 _log = logging.getLogger(__name__)
-# py4j's whole text if no answer came.
-_UNANSWERED = re.compile(r"An error occurred while calling \S+")
-# A task's own error in the text that Spark passes on. The text of a worker that did not start is indented.
-_TASK_ERROR = re.compile(r"^ *oncebench\.delivery\.errors\.(\w+): (.+)$", re.MULTILINE)
 
 
 def explain(failure: BaseException, journal: Journal) -> PipelineError:
@@ -59,32 +47,12 @@ def explain(failure: BaseException, journal: Journal) -> PipelineError:
             journal.check_still_ours()
     except AnotherDriver as other:
         return other
-    raised = _TASK_ERROR.findall(str(failure))
-    if raised:
-        name, text = raised[-1]
-        kind = getattr(errors, name, PipelineError)
-        return cast(PipelineError, kind(text))
+    raised = raised_in(failure)
+    if raised is not None:
+        return raised
     with suppress(Py4JError, OSError):
         _log.error("the query died:\n%s", failure)
-    first, *outer = causes(failure)
-    cause = spark.JVM_ENDED if _jvm_has_ended(failure) else spark.of_text(first)
-    state = sqlstate(failure) if cause is UNKNOWN else None
-    cause = cause if state is None else of_sqlstate(state)
-    if cause.permanent:
-        return failure_of(cause, first)
-    if cause is UNKNOWN:  # an outer cause only explains: as a permanent one, a wrong one would stop the job for good
-        cause = next((each for each in map(spark.of_text, outer) if each is not UNKNOWN), UNKNOWN)
-    reason = "" if cause is UNKNOWN else f" ({cause.reason})"
-    return QueryDied(f"{first}{reason}. {cause.remedy or spark.OTHER.remedy}. {REPEATED}")
-
-
-def _jvm_has_ended(failure: BaseException) -> bool:
-    """Whether py4j could not reach the JVM, or got no answer. The JVM ends by itself when a task has no memory left."""
-    if type(failure) is Py4JError and _UNANSWERED.fullmatch(str(failure)):
-        return True
-    frames = traceback.extract_tb(failure.__traceback__)
-    unreached = isinstance(failure, (Py4JNetworkError, ConnectionError))
-    return unreached and bool(frames) and "py4j" in Path(frames[-1].filename).parts
+    return of_spark(failure)
 
 
 def advised(
@@ -194,14 +162,3 @@ def _input(config: PipelineConfig, batch: int, with_largest: bool = False) -> st
             text += f" Its largest record is {where} ({largest.size:,} bytes)."
         return text
     return ""
-
-
-def sqlstate(failure: BaseException) -> str | None:
-    """Returns the SQLSTATE of a JDBC driver's error, which Spark's own writer meets; None if there is none."""
-    cause = getattr(failure, "java_exception", None)
-    with suppress(Py4JError, OSError):  # the JVM has died
-        while cause is not None:
-            with suppress(Py4JError):  # no SQLException: it has no such method
-                return cast("str | None", cause.getSQLState())
-            cause = cause.getCause()
-    return None

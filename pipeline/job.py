@@ -108,7 +108,7 @@ class Job:
             journal = open_journal(config.checkpoint, identity_of(target, config.partitions), driver)
             checks = self._checks = StartChecks(config, target, journal)
             with kafka_must_answer(config.bootstrap_servers, config.sink_id):
-                checks.check_input()
+                checks.input.check()
                 start_sink(sink, target, journal, checks.output, config.trigger_ms / 1000)
                 monitoring = Monitoring(config.kafka_client, config.monitoring_group, config.input_topic)
             try:

@@ -46,7 +46,10 @@ TABLES: Mapping[str, Mapping[Any, Cause]] = {
 # A shorter text is a word or a name, and no part of a message.
 PART_WORDS = 8
 # Sentences that messages share.
-SHARED = {"RESTART": RESTART, "NO_RESTART": NO_RESTART, "REPEATED": REPEATED, "NEW_JOB": postgres.NEW_JOB}
+SHARED = {
+    "RESTART": RESTART, "NO_RESTART": NO_RESTART, "REPEATED": REPEATED, "NEW_JOB": postgres.NEW_JOB,
+    "OF_JOBS": postgres.OF_JOBS,
+}  # fmt: skip
 SECTIONS = {
     "2": ("Exit code 2: a restart meets the same error", "Do what the message says, then start again."),
     "1": ("Exit code 1: a restart helps, or may help", "A service manager may start the job again."),
@@ -59,9 +62,9 @@ Search this page for the fixed words of your message. Leave out names and number
 has the source, the kind of error, and the text. For an error code, your message first has the server's own words, then
 the reason of this page in brackets.
 
-The exit codes are those of `python -m pipeline`. A job with `deliver()` ends by a Python exception, and so with
-exit code 1. It can catch the error: `restart_helps` is true where the pipeline ends with 1, and false where it ends
-with 2 ([your_own_job.md](your_own_job.md)).
+The exit codes are those of `python -m pipeline`. A job with `deliver()` ends by a Python exception. It can catch the
+error, and end with the code that `oncebench.jobs.exit_code` returns
+([your_own_job.md](your_own_job.md#when-a-query-fails)).
 
 Exit code 0 has no message: the pipeline has stopped as asked. An error that is not on this page ends with exit code 1.
 Its message is `stopped: `, the error's name and its first line.
@@ -173,7 +176,7 @@ def written(node: ast.AST) -> str:
 def _in_tables() -> Iterator[Ending]:
     for table, causes in TABLES.items():
         for code, cause in causes.items():
-            of_query = table.startswith("Spark")  # see `explain` in pipeline/failures.py
+            of_query = table.startswith("Spark")  # see `of_spark` in oncebench/jobs/exits.py
             restart = REPEATED if of_query else RESTART
             remedy = cause.remedy or ("Mend the cause; the log has details" if of_query else "")
             what = (f"{NO_RESTART} {remedy}, then start again." if cause.permanent

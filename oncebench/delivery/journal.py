@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from oncebench.delivery.errors import AnotherDriver, OlderDriver, RefusedStart
+from oncebench.delivery.starts.process import process_name
 from oncebench.delivery.stores.choose import Place, store_of
 from oncebench.delivery.stores.entries import exists, put_exclusively, read_entry, refuse_damaged
 from oncebench.delivery.stores.interface import Store
@@ -311,7 +312,8 @@ def _open_journal(checkpoint: Place, identity: Identity, driver: str) -> Journal
 
 def _take_generation(folder: Place, driver: str, generation: int) -> int:
     """Takes the first free generation from this one on."""
-    start = {"pid": os.getpid(), "host": socket.gethostname(), "driver": driver}
+    pid = os.getpid()
+    start = {"pid": pid, "host": socket.gethostname(), "process": process_name(pid), "driver": driver}
     while not put_exclusively(folder, _generation_name(generation), start):
         generation += 1
     return generation

@@ -5,6 +5,8 @@ The library takes the PySpark of the job; it brings none.
 
 try:
     from oncebench.delivery.quarantine import Quarantine
+    from oncebench.jobs.exits import exit_code
+    from oncebench.jobs.inputs.checks import KafkaInput
     from oncebench.jobs.query import deliver
     from oncebench.jobs.sinks import DeltaSink, FilesSink, KafkaSink, PostgresSink, SqliteSink
     from oncebench.kafka_access.access import KafkaAccess
@@ -17,4 +19,7 @@ except ModuleNotFoundError as error:
         name="pyspark",
     ) from None
 
-__all__ = ["DeltaSink", "FilesSink", "KafkaAccess", "KafkaSink", "PostgresSink", "Quarantine", "SqliteSink", "deliver"]
+__all__ = [
+    "DeltaSink", "FilesSink", "KafkaAccess", "KafkaInput", "KafkaSink", "PostgresSink", "Quarantine", "SqliteSink",
+    "deliver", "exit_code",
+]  # fmt: skip

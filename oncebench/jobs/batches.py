@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from pyspark.sql import DataFrame
@@ -68,6 +69,7 @@ class Batches:
         """Delivers a batch.
 
         Raises:
+            AnotherDriver: a newer driver was started, also if the batch failed in another way meanwhile.
             WriterStartedAgain: this driver has begun the batch, or a later one, already.
             PipelineError: see `oncebench.delivery.errors`. The query must end: a driver that continued could lose or
                 duplicate rows.
@@ -85,6 +87,11 @@ class Batches:
             self._protocol(batch, self._sink, self._journal, self._on_lost)
         except OlderDriver as found:
             raise self._of_other(found, number) from found
+        except Exception:
+            newer = self._newer_driver()  # it ends this driver's transactions, which the sink reports as any failure
+            if newer is not None:
+                raise newer from None
+            raise
         finally:
             batch.release()
         batch.timings_ms["total"] = (time.perf_counter() - started) * 1000
@@ -108,6 +115,15 @@ class Batches:
             f"{self._journal.checkpoint}. This driver stops and has written nothing more. Let only one driver run per "
             "sink_id; if none runs, start one."
         )
+
+    def _newer_driver(self) -> AnotherDriver | None:
+        """Returns the error of a newer driver of this checkpoint; None: there is none, or the journal is not there."""
+        try:
+            with suppress(*UNAVAILABLE):
+                self._journal.check_still_ours()
+        except AnotherDriver as found:
+            return found
+        return None
 
     def _begin(self, number: int) -> None:
         if number <= self._begun:

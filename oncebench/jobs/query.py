@@ -33,19 +33,27 @@ from oncebench.delivery.contract import Sink, SinkSettings
 from oncebench.delivery.decisions import DROP, REWRITE
 from oncebench.delivery.deterministic_plan import refuse_without_shuffle
 from oncebench.delivery.errors import RefusedStart
-from oncebench.delivery.journal import open_journal
+from oncebench.delivery.journal import Journal, open_journal
 from oncebench.delivery.protocols import choose, native, protocol_of
 from oncebench.delivery.quarantine import COLUMN, Quarantine
 from oncebench.delivery.starts.gaps import Gaps
 from oncebench.delivery.starts.places import Places
 from oncebench.delivery.stores.choose import Place, place_at
-from oncebench.delivery.topics.check import refuse_compacted, refuse_unfit
+from oncebench.delivery.topics.check import READ, refuse_compacted, refuse_unfit
 from oncebench.delivery.topics.settings import LIMIT_S
 from oncebench.jobs.batches import Batches
 from oncebench.jobs.checkpoint import has_planned, query_id
+from oncebench.jobs.inputs.checks import InputChecks, KafkaInput, refuse_other_source
+from oncebench.jobs.inputs.topic import InputTopic
 from oncebench.jobs.object_store import MANAGER, refuse_unfit_manager
 from oncebench.jobs.output import OutputChecks, Target
-from oncebench.jobs.session import SHUFFLES, refuse_unfit_rows, refuse_unfit_settings, tasks_per_batch
+from oncebench.jobs.session import (
+    SHUFFLES,
+    refuse_shown_secrets,
+    refuse_unfit_rows,
+    refuse_unfit_settings,
+    tasks_per_batch,
+)
 from oncebench.jobs.sinks import JobSink
 from oncebench.jobs.start import identity_of, kafka_must_answer, refuse_access, start_sink
 from oncebench.jobs.watch import Watch, watch_of
@@ -70,6 +78,7 @@ def deliver(
     quarantine: Quarantine | None = None,
     on_lost: str = REWRITE,
     accept_gap: str | None = None,
+    input: KafkaInput | None = None,
 ) -> DataStreamWriter:
     """Returns a writer that delivers the rows of a streaming query; call its `start`.
 
@@ -85,6 +94,7 @@ def deliver(
         quarantine: where rows whose column `quarantine` is not null are copied, see `oncebench.delivery.quarantine`.
         on_lost: `rewrite`, or `drop` to leave out a decided transaction that its time-out has aborted.
         accept_gap: the text of a loss that a refused start has printed, to go on without what is lost.
+        input: the topic that the query reads, to be compared with the checkpoint; None: the input is not compared.
 
     Raises:
         RefusedStart: a check failed; the next start would meet the same failure.
@@ -94,7 +104,9 @@ def deliver(
     """
     watch = watch_of(sink.kind, sink.sink_id)
     with watch.counted_failures():
-        return _writer(rows, sink, guarantee, place_at(checkpoint), variant, quarantine, on_lost, accept_gap, watch)
+        return _writer(
+            rows, sink, guarantee, place_at(checkpoint), variant, quarantine, on_lost, accept_gap, input, watch
+        )
 
 
 def _writer(
@@ -106,6 +118,7 @@ def _writer(
     quarantine: Quarantine | None,
     on_lost: str,
     accept_gap: str | None,
+    reads: KafkaInput | None,
     watch: Watch,
 ) -> DataStreamWriter:
     if on_lost not in (REWRITE, DROP):
@@ -116,6 +129,7 @@ def _writer(
     target = _target(sink, guarantee, variant, checkpoint)
     kind, per_task = target.kind, target.kind.commits_per_task(target.support)
     refuse_unfit_settings(rows, per_task, kind.spark)
+    refuse_shown_secrets(rows, kind.environment)
     check_columns(rows.schema)
     if COLUMN in rows.columns and quarantine is None:
         raise RefusedStart(
@@ -125,6 +139,11 @@ def _writer(
     tasks = tasks_per_batch(rows)
     if per_task:
         refuse_without_shuffle(rows, tasks, rows.columns[0])
+    if reads is not None:
+        refuse_other_source(rows, reads.topic)
+        refuse_access(reads.client)
+        with kafka_must_answer(str(reads.client.get("bootstrap.servers", "")), sink.sink_id):
+            refuse_unfit(AdminClient(dict(reads.client)), {reads.topic: "the input topic"}, LIMIT_S, (READ,))
     settings = SinkSettings(
         output={"output": sink.output},
         sink_id=sink.sink_id,
@@ -147,8 +166,10 @@ def _writer(
         with _starting, _in_place_of_earlier(opened, target):
             journal = open_journal(target.checkpoint, identity_of(target, tasks), settings.driver)
             gaps = Gaps(journal.folder, accept_gap)
-            checks = OutputChecks(target, journal, gaps, Places(journal.folder))
-            start_sink(opened, target, journal, checks)
+            places = Places(journal.folder)
+            checks = OutputChecks(target, journal, gaps, places)
+            with _compared(reads, target, journal, gaps, places):
+                start_sink(opened, target, journal, checks)
             checks.record(opened)
         on_failure.pop_all()
     batches = Batches(
@@ -216,6 +237,27 @@ def _target(sink: JobSink, guarantee: str, variant: str | None, checkpoint: Plac
     refuse_unfit_sink_id(sink.sink_id)
     absolute = checkpoint.absolute() if isinstance(checkpoint, Path) else checkpoint
     return Target(kind, support, sink.sink_id, sink.output, absolute)
+
+
+@contextmanager
+def _compared(reads: KafkaInput | None, target: Target, journal: Journal, gaps: Gaps, places: Places) -> Iterator[None]:
+    """Starts a sink inside, with an input that was compared before; then records the input's identity.
+
+    Raises:
+        RefusedStart: the input does not fit the checkpoint, and that is not accepted.
+        NoKafka: its cluster does not answer.
+    """
+    if reads is None:
+        yield
+        return
+    servers = str(reads.client.get("bootstrap.servers", ""))
+    topic = InputTopic(reads.client, reads.topic)
+    checks = InputChecks(target.checkpoint, reads.topic, topic, journal.folder, gaps, places)
+    with kafka_must_answer(servers, target.sink_id):
+        checks.check()
+    yield
+    with kafka_must_answer(servers, target.sink_id):
+        checks.record()
 
 
 @contextmanager

@@ -7,7 +7,8 @@ a checkpoint is made. The refusal prints the lines to write, and where.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from pyspark.sql import DataFrame
 
@@ -30,6 +31,12 @@ VERSIONS = ("4.2",)
 SHUFFLES = "spark.sql.shuffle.partitions"
 ADAPTIVE = "spark.sql.adaptive.enabled"
 LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
+# Settings with this prefix are the variables of executors.
+EXECUTORS = "spark.executorEnv."
+REDACTION = "spark.redaction.regex"
+# Spark's default of that setting. Spark hides a setting if this is in its name or its value.
+REDACTED = "(?i)secret|password|token|access[.]?key"
+_PASSWORD_IN_URI = re.compile(r"://[^/?#@\s]*:[^/?#\s]+@")
 
 
 def refuse_unknown_spark(version: str) -> None:
@@ -110,6 +117,35 @@ def refuse_unfit_settings(rows: DataFrame, per_task: bool, of_sink: Mapping[str,
             LARGE_TYPES: "the writers do not read Arrow's large types",
         }
         raise RefusedStart(f"{'; '.join(why[name] for name in wrong)}. Write before deliver(...): {each}")
+
+
+def refuse_shown_secrets(rows: DataFrame, variables: Sequence[str]) -> None:
+    """Refuses a password that Spark's web page, its REST API and its event log would show.
+
+    Args:
+        rows: of a classic session.
+        variables: names of variables that the sink's tasks read.
+
+    Raises:
+        RefusedStart: names the setting, without its value, and what to write instead.
+    """
+    shown = shown_secrets(variables, dict(rows.sparkSession.sparkContext.getConf().getAll()))
+    if shown:
+        raise RefusedStart(
+            f"Spark shows the setting {shown[0]} in its web page and its event log, and its URI has a password. Remove "
+            f"the password from the URI, and set it as {EXECUTORS}PGPASSWORD, which Spark hides. Or write the URI in "
+            "the form host=... password=..., which Spark hides too."
+        )
+
+
+def shown_secrets(variables: Sequence[str], settings: Mapping[str, str]) -> list[str]:
+    """Returns the names of executors' variables that have a password in a URI and that Spark does not hide."""
+    names = [f"{EXECUTORS}{variable}" for variable in variables]
+    found = [name for name in names if _PASSWORD_IN_URI.search(settings.get(name, ""))]
+    pattern = settings.get(REDACTION, REDACTED)
+    with suppress(re.error):  # a pattern that only Java reads: nobody can say here what it hides
+        return [name for name in found if not re.search(pattern, f"{name}\n{settings[name]}")]
+    return found
 
 
 def wrong_at_start(master: str, settings: Mapping[str, str]) -> list[str]:

@@ -27,6 +27,7 @@ from oncebench.delivery.stores.choose import Place
 from oncebench.delivery.transactions.alive import living_driver
 from oncebench.delivery.transactions.decided import ABORT, AGAIN, COMMIT, Decision, Judged, judge
 from oncebench.delivery.transactions.left import Left, Transactions
+from oncebench.delivery.transactions.rights import refuse_unreadable
 from oncebench.delivery.transactions.trace import note_ended
 from oncebench.jobs.checkpoint import last_batch, newest_finished, open_batch
 from oncebench.sinks.registry import find_kind
@@ -200,7 +201,8 @@ class LeftOpen:
             accept_loss: see `Judged.why_not`.
 
         Raises:
-            RefusedStart: the job runs, or the sink or the journal has a newer generation.
+            RefusedStart: the job runs, or could not read the journal after this user has written to it, or the sink
+                or the journal has a newer generation.
             CommitUncertain, NoPostgres: the server gave no definite answer; call again.
         """
         self.refuse_running()
@@ -239,6 +241,7 @@ class LeftOpen:
         if identity is None:
             self._sink.take(None)
             return None
+        refuse_unreadable(self._journal.folder)
         journal = open_journal(settings.checkpoint, identity, settings.driver)
         self._sink.take(journal.generation)
         journal.check_still_ours()

@@ -1,7 +1,8 @@
 """Compares at a start what the journal remembers with what input and output have.
 
 Promise: input that was replaced or deleted refuses the start before the query reads or writes anything. The operator
-can accept exactly the loss that the refusal prints (`accept_gap`). `oncebench.jobs.output` compares the output.
+can accept exactly the loss that the refusal prints (`accept_gap`). `oncebench.jobs.inputs.checks` compares the input,
+and `oncebench.jobs.output` the output.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from oncebench.delivery.contract import Sink
 from oncebench.delivery.errors import DeliveryFailed, PipelineError, RefusedStart
 from oncebench.delivery.journal import Journal
 from oncebench.delivery.starts.gaps import Gaps
-from oncebench.delivery.starts.places import INPUT, Places
-from oncebench.jobs.checkpoint import committed_position, open_batch
+from oncebench.delivery.starts.places import Places
+from oncebench.jobs.checkpoint import committed_position
+from oncebench.jobs.inputs.checks import InputChecks
+from oncebench.jobs.inputs.topic import InputTopic
 from oncebench.jobs.output import OutputChecks, Target
 from pipeline.config import PipelineConfig
 from pipeline.progress import Progress
-from pipeline.starting import positions, stalls
-from pipeline.starting.epochs import Epochs
-from pipeline.starting.topic import InputTopic
+from pipeline.starting import stalls
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ class StartChecks:
         journal: of the job's checkpoint.
 
     Attributes:
+        input: the comparisons of the input.
         output: the comparisons of the output.
     """
 
@@ -45,14 +47,14 @@ class StartChecks:
         self._config, self._checkpoint = config, config.checkpoint
         self._gaps = Gaps(journal.folder, config.accept_gap)
         self._places = Places(journal.folder)
-        self._epochs = Epochs(journal.folder)
         self._stalls = stalls.Stalls()
-        self._input = InputTopic(config.kafka_client, config.input_topic)
+        topic = InputTopic(config.kafka_client, config.input_topic)
+        self.input = InputChecks(config.checkpoint, config.input_topic, topic, journal.folder, self._gaps, self._places)
         self.output = OutputChecks(target, journal, self._gaps, self._places)
 
     def record(self, sink: Sink, progress: Progress) -> None:
         """Records the identities of input and output, and reports what was accepted."""
-        self._places.record(INPUT, self._input.identity())
+        self.input.record()
         self.output.record(sink)
         for gap in self._gaps.new:
             progress.write("gap", text=gap.text, batch=gap.batch)
@@ -64,7 +66,7 @@ class StartChecks:
     def lost_input(self) -> RefusedStart | None:
         """Returns why a query died if its input is gone; None for any other reason."""
         try:
-            self.check_input()
+            self.input.check()
         except RefusedStart as lost:
             return _of_a_running_job(lost)
         except (KafkaException, KafkaError, DeliveryFailed):  # the failure that ended the query also causes these
@@ -74,7 +76,7 @@ class StartChecks:
     def other_input(self) -> RefusedStart | None:
         """Returns the refusal if the input topic is another one than at the start, or gone."""
         try:
-            self._places.compare(INPUT, self._input.identity(), self._input_name, self._gaps)
+            self.input.is_other()
         except RefusedStart as other:
             return _of_a_running_job(other)
         except KafkaException:  # the query itself finds out, or the cluster comes back
@@ -91,55 +93,9 @@ class StartChecks:
             done = committed_position(self._checkpoint, self._config.input_topic)
             if done is None:
                 return
-            self._epochs.note(done[1], self._input.leader_epochs(done[1]))
-            for stall in self._stalls.found(self._input.stable_ends(done[1]), time.monotonic()):
+            self.input.epochs.note(done[1], self.input.topic.leader_epochs(done[1]))
+            for stall in self._stalls.found(self.input.topic.stable_ends(done[1]), time.monotonic()):
                 _log.warning("%s", stalls.text(self._config.input_topic, self._config.bootstrap_servers, stall))
-
-    @property
-    def _input_name(self) -> str:
-        return f"input topic {self._config.input_topic!r}"
-
-    def check_input(self) -> None:
-        """Compares the input's identity, and the positions of the query with the records that are left.
-
-        Raises:
-            RefusedStart: a difference that is not accepted.
-            KafkaException, kafka.errors.KafkaError: Kafka does not answer.
-        """
-        at = positions.position(self._checkpoint, self._config.input_topic)
-        if at is None and not self._places.known:
-            return
-        opened = open_batch(self._checkpoint)
-        if self._places.compare(INPUT, self._input.identity(), self._input_name, self._gaps, opened):
-            if at is not None:
-                self._move(positions.from_the_beginning(at, self._input.offsets()))
-            self._epochs.forget()
-            self._places.record(INPUT, self._input.identity())
-            return
-        if at is None:
-            return
-        there = self._input.offsets()
-        ranges = positions.lost(at, there)
-        cuts = [] if ranges else self._epochs.cut(self._input.end_of_epoch)
-        if ranges or cuts:
-            self._gaps.accept(",".join(map(str, ranges or cuts)), self._lost_records(ranges or cuts), opened)
-            self._move(positions.moved(at, there) if ranges else positions.rewound(at, cuts))
-            self._epochs.forget()
-
-    def _move(self, to: positions.Position) -> None:
-        positions.move(self._checkpoint, self._config.input_topic, to)
-
-    def _lost_records(self, ranges: list[positions.Range]) -> str:
-        each = "; ".join(
-            f"partition {gone.partition} lacks offsets {gone.first} to {gone.end - 1} ({gone.end - gone.first} "
-            f"records): {gone.why}"
-            for gone in ranges
-        )
-        return (
-            f"records that the checkpoint {self._checkpoint} needs are gone from input topic "
-            f"{self._config.input_topic!r}, and the query does not skip them: {each}. Retention or somebody deleted "
-            "them, or the cluster lost them. Records that were not read can be sent again once the job goes on."
-        )
 
 
 def _of_a_running_job(refusal: RefusedStart) -> RefusedStart:

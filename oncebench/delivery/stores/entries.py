@@ -67,8 +67,17 @@ def refuse_damaged(
     "take a new checkpoint, sink_id and output. Do not remove the entry: nothing else may show which rows were "
     "written.",
 ) -> Iterator[None]:
-    """Converts errors of a JSON file that is not as it was written to RefusedStart, whose end is the advice."""
+    """Converts errors of a JSON file that is not as it was written to RefusedStart, whose end is the advice.
+
+    Raises:
+        RefusedStart: the file is damaged, or another user has written it and this one must not read it.
+    """
     try:
         yield
+    except PermissionError as error:
+        raise RefusedStart(
+            f"{entry} cannot be read ({error.strerror}): another user has written it. Give it to the user of this job "
+            "with chown, then start again."
+        ) from error
     except DAMAGE as error:
         raise RefusedStart(f"{entry} is damaged ({type(error).__name__}: {error}). {advice}") from error

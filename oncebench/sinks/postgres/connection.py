@@ -119,8 +119,8 @@ def dsn() -> str:
     if not found:
         raise RefusedStart(
             f"the environment variable {VARIABLE} is not set. It must hold the DSN of the PostgreSQL server, such as "
-            f"{_EXAMPLE}. On a cluster set it also for the executors: spark.executorEnv.{VARIABLE} in a "
-            "spark-defaults.conf that only you can read."
+            f"{_EXAMPLE}. On a cluster set it also for the executors: spark.executorEnv.{VARIABLE}, and the password "
+            "as spark.executorEnv.PGPASSWORD, in a spark-defaults.conf that only you can read."
         )
     return found
 

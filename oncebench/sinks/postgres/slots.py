@@ -16,7 +16,7 @@ import time
 
 import psycopg
 
-from oncebench.delivery.failures.postgres import NEW_JOB
+from oncebench.delivery.failures.postgres import NEW_JOB, OF_JOBS
 from oncebench.sinks.postgres.connection import Names
 
 # Another program holds slots from its prepare to its commit, at most for a restart in between: seconds. After a minute
@@ -68,6 +68,6 @@ def _trouble(connection: psycopg.Connection, names: Names, needed: int) -> str:
     return (
         f"two-phase needs {needed} prepared transactions per batch, but max_prepared_transactions is {allowed[0]}, and "
         f"others hold {len(taken)} of them: {', '.join(shown)}. All are in pg_prepared_xacts: end the orphans with "
-        "ROLLBACK PREPARED or COMMIT PREPARED in their database. Or raise max_prepared_transactions, or take the "
-        f"variant idempotent {NEW_JOB}."
+        f"ROLLBACK PREPARED or COMMIT PREPARED in their database, but {OF_JOBS}. Or raise max_prepared_transactions, "
+        f"or take the variant idempotent {NEW_JOB}."
     )

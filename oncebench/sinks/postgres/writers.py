@@ -24,7 +24,7 @@ from psycopg import sql
 from oncebench.delivery.contract import Mark, TaskView
 from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, NondeterministicReplay, PermanentFailure
 from oncebench.delivery.failures.cause import NO_RESTART, RESTART, failure
-from oncebench.delivery.failures.postgres import NEW_JOB, of_sqlstate
+from oncebench.delivery.failures.postgres import NEW_JOB, OF_JOBS, of_sqlstate
 from oncebench.sinks.postgres import tables
 from oncebench.sinks.postgres.connection import Names, connect, error_text, missing
 from oncebench.sinks.postgres.slots import wait_for_slots
@@ -167,7 +167,7 @@ class Appender:
             return DeliveryFailed(
                 f"{where}: another transaction locks what this one must write ({error_text(error)}). The next start "
                 f"ends those of sink_id {self.names.sink_id} (application_name {self.names.application_prefix}...); "
-                f"end another's yourself: pg_stat_activity and pg_prepared_xacts list them. {RESTART}"
+                f"end another's yourself (pg_stat_activity and pg_prepared_xacts list them), {OF_JOBS}. {RESTART}"
             )
         code = "" if error.sqlstate is None else f", SQLSTATE {error.sqlstate}"
         text = f"{where}: PostgreSQL did not take the rows: {error_text(error)}{code}"

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Mapping
 
 from oncebench.delivery.contract import SinkKind
+from oncebench.jobs.session import EXECUTORS, REDACTED, REDACTION
 from oncebench.kafka_access.forms import jvm_options
 from pipeline.config import PipelineConfig
 from pipeline.spark.cluster.archive import NAME
 from pipeline.spark.cluster.masters import bind_address, driver_address, is_standalone
 
-_VARIABLE = "spark.executorEnv."
-_JARS, _PATH = "spark.jars", f"{_VARIABLE}PYTHONPATH"
+_JARS, _PATH = "spark.jars", f"{EXECUTORS}PYTHONPATH"
+# Spark shows the URI of a server, with its password, in its web page and its event log. It hides settings by this
+# pattern.
+_HIDDEN = f"{REDACTED}|^{re.escape(EXECUTORS)}"
 # Where executors connect, and where the driver listens.
 HOST, BIND = "spark.driver.host", "spark.driver.bindAddress"
 # A job's own values are added to these; all other settings of a job replace ours.
@@ -26,12 +30,14 @@ def cluster_settings(config: PipelineConfig) -> dict[str, str]:
     """Returns the settings by which a cluster's executors can run the tasks of this pipeline.
 
     The driver's file server has the jars. The archive of the code is in the folder where an executor's Python starts.
-    A job's own jars and PYTHONPATH are added to these. The driver listens where the job lets executors connect.
+    A job's own jars and PYTHONPATH are added to these. The driver listens where the job lets executors connect. Spark
+    shows no variable of executors, because some hold passwords.
     """
     own: Mapping[str, str] = config.spark
     found = {
         _JARS: ",".join(filter(None, (*config.driver_jars, *config.jars, own.get(_JARS)))),
         _PATH: os.pathsep.join(filter(None, (NAME, own.get(_PATH)))),
+        REDACTION: _HIDDEN,
     }
     if options := jvm_options(config.kafka_client):
         found["spark.executor.extraJavaOptions"] = shlex.join(options)
@@ -48,4 +54,4 @@ def environment_of(kind: SinkKind, environment: Mapping[str, str]) -> dict[str, 
 
 def for_executors(variables: Mapping[str, str]) -> dict[str, str]:
     """Returns the settings that give executors these variables."""
-    return {f"{_VARIABLE}{name}": value for name, value in variables.items()}
+    return {f"{EXECUTORS}{name}": value for name, value in variables.items()}

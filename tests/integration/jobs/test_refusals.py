@@ -69,6 +69,18 @@ def test_a_context_that_tries_again_is_refused_with_its_lines(spark: SparkSessio
     assert "SparkSession.builder" in said
 
 
+def test_a_password_that_spark_shows_is_refused_without_its_value(spark: SparkSession, tmp_path: Path) -> None:
+    conf, name = spark.sparkContext._conf, "spark.executorEnv.ONCEBENCH_POSTGRES"
+    conf.set(name, "postgresql://me:hunter2@db/orders")
+    try:
+        said = refusal(records(spark).repartition(2, "key"), tmp_path / "checkpoint", PostgresSink("t", sink_id="p"))
+    finally:
+        conf._jconf.remove(name)
+    assert f"Spark shows the setting {name}" in said
+    assert "set it as spark.executorEnv.PGPASSWORD" in said
+    assert "hunter2" not in said
+
+
 @pytest.mark.parametrize(
     ("query", "said"),
     [

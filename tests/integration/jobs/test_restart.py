@@ -15,8 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from oncebench.delivery.batch import Batch
-from oncebench.delivery.errors import CommitUncertain, RefusedStart
-from oncebench.jobs import FilesSink, KafkaSink, SqliteSink, deliver
+from oncebench.delivery.errors import CommitUncertain, DeliveryFailed, RefusedStart
+from oncebench.delivery.journal import look_into, open_journal
+from oncebench.jobs import FilesSink, KafkaSink, SqliteSink, deliver, exit_code
 from oncebench.jobs.output import OutputChecks
 from oncebench.jobs.session import SHUFFLES
 from oncebench.lab.lab import Lab
@@ -83,8 +84,9 @@ def test_a_query_that_failed_is_restarted_in_its_process(copy: Copy, monkeypatch
 
     with monkeypatch.context() as patched:
         patched.setattr(driver_side.KafkaSink, "commit", uncertain)
-        with pytest.raises(StreamingQueryException, match=r"CommitUncertain.*batch 0 is decided"):
+        with pytest.raises(StreamingQueryException, match=r"CommitUncertain.*batch 0 is decided") as failed:
             copy.run()
+    assert exit_code(failed.value) == 1
     assert copy.visible(settle_s=0) == {}
     copy.add(1)
     copy.run()
@@ -121,6 +123,26 @@ def test_a_writer_does_not_run_a_batch_twice(copy: Copy, monkeypatch: pytest.Mon
     assert "WriterStartedAgain: batch 0" in str(again.value)
     started().trigger(availableNow=True).start().awaitTermination()
     assert visible() == written
+
+
+def test_a_query_that_a_newer_driver_has_stopped_is_not_started_again(
+    copy: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newer driver comes in the middle of a batch, and the sink reports a failure that alone would pass."""
+    commit = driver_side.KafkaSink.commit
+
+    def fenced(self: Any, batch: int, prepared: Any) -> set[int]:
+        identity, journal = look_into(copy.folder / "checkpoint")
+        assert open_journal(copy.folder / "checkpoint", identity).generation == journal.generation + 1
+        raise DeliveryFailed(f"batch {batch}: the producer is fenced")
+
+    monkeypatch.setattr(driver_side.KafkaSink, "commit", fenced)
+    with pytest.raises(StreamingQueryException) as stopped:
+        copy.run()
+    assert exit_code(stopped.value) == 2
+    monkeypatch.setattr(driver_side.KafkaSink, "commit", commit)
+    copy.run()
+    assert copy.visible() == once(1)
 
 
 @pytest.mark.parametrize("guarantee", ["at-most-once", "at-least-once"])

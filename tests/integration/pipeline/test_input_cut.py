@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions
 
+from oncebench.jobs.inputs.topic import InputTopic
 from oncebench.lab.lab import Lab
 from oncebench.servers.kafka.broker import KafkaBroker
-from pipeline.starting.topic import InputTopic
 from tests.pipelines import PARTITIONS, WAIT_S, Fixture, every_row, session
 from tests.starts import accepted, catch_up, refusal
 from tests.waiting import wait_for

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +111,25 @@ def test_of_concurrent_puts_one_wins(place: Place) -> None:
         won = [number for number in pool.map(put, range(32)) if number is not None]
     assert len(won) == 1
     assert store.read("a") == b"%d" % won[0]
+
+
+@pytest.mark.parametrize("content", [b"first", b"second"])
+def test_a_link_whose_answer_was_lost_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    """As on NFS: the client sends the request again, and the server refuses the name that the first one has made."""
+    store = store_of(tmp_path)
+    link, was_there = os.link, content == b"second"
+    if was_there:
+        store.put("a", b"first")
+
+    def sent_again(source: Path, target: Path) -> None:
+        with suppress(FileExistsError):
+            link(source, target)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", sent_again)
+    assert store.put_exclusively("a", content) is not was_there
+    assert store.read("a") == b"first"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 @pytest.mark.parametrize("durable", [True, False])

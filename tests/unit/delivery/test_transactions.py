@@ -7,17 +7,22 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from oncebench.delivery.contract import Mark
+from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.journal import Identity, look_into, open_journal
 from oncebench.delivery.transactions.alive import living_driver
 from oncebench.delivery.transactions.decided import ABORT, COMMIT, Decision, Judged, judge
 from oncebench.delivery.transactions.left import ENDING, HANGING, LOST, OPEN, PREPARED, Left
+from oncebench.delivery.transactions.rights import refuse_unreadable
 from oncebench.delivery.transactions.trace import note_ended
+from tests import ROOT
 
 IDENTITY = Identity("orders", "postgres", "exactly-once", "two-phase", 2)
 
@@ -157,6 +162,61 @@ def test_a_process_that_was_started_after_the_driver_is_another_one(tmp_path: Pa
     assert living_driver(tmp_path) is not None
     os.utime(path, (1_000_000_000, 1_000_000_000))
     assert living_driver(tmp_path) is None
+
+
+def test_an_older_process_with_the_drivers_id_is_not_the_driver(tmp_path: Path) -> None:
+    """As the first process of a node, while the driver was the first one of a container with the node's name."""
+    journal = open_journal(tmp_path, IDENTITY)
+    (entry,) = journal.generations()
+    start(journal.folder, os.getppid(), 2, host=entry["host"], process=f"{entry['process']}0")
+    assert living_driver(journal.folder) is None
+
+
+def test_a_driver_is_found_by_the_name_in_its_journal(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from oncebench.delivery.journal import Identity, open_journal\n"
+        f"open_journal(Path({str(tmp_path)!r}), Identity('a', 'b', 'c', 'd', 2)); print(flush=True); input()"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        found = living_driver(tmp_path / "journal")
+        child.kill()
+    assert str(found).startswith(f"process {child.pid} (")
+
+
+@pytest.fixture
+def umask() -> Iterator[None]:
+    before = os.umask(0o077)
+    yield
+    os.umask(before)
+
+
+def test_a_user_whose_entries_the_job_cannot_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: None
+) -> None:
+    folder = open_journal(tmp_path, IDENTITY).folder
+    refuse_unreadable(folder)  # the job's own user
+    found = Path.stat
+    monkeypatch.setattr(Path, "stat", lambda path: SimpleNamespace(st_uid=4711) if path == folder else found(path))
+    before = sorted(folder.iterdir())
+    with pytest.raises(RefusedStart, match=r"belongs to user id 4711.*Run the command as that user"):
+        refuse_unreadable(folder)
+    os.umask(0o022)
+    refuse_unreadable(folder)
+    assert sorted(folder.iterdir()) == before
+
+
+def test_an_entry_of_another_user_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = open_journal(tmp_path, IDENTITY)
+
+    def refuse(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(RefusedStart, match=r"generation-00000001\.json cannot be read \(Permission denied\).*chown"):
+        list(journal.generations())
 
 
 def test_the_process_that_asks_is_not_the_job(tmp_path: Path) -> None:

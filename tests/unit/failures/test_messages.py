@@ -10,6 +10,7 @@ from collections import Counter
 import pytest
 
 from oncebench.delivery.failpoints import POINTS
+from oncebench.delivery.failures.postgres import OF_JOBS
 from oncebench.sinks.registry import SINKS
 from pipeline.config import PipelineConfig
 from tools.endings import PAGE, Ending, endings, page
@@ -48,6 +49,7 @@ SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass", "spark.sql.streaming.checkpointFileManagerClass",
     "spark.driver.memory", "spark.executor.memory", "spark.executorEnv", "controller.transaction.lease.count.min",
     "spark.readStream", "builder.master", "rows.repartition", "rows.writeStream.format", "spark.executorEnv.V",
+    "spark.executorEnv.PGPASSWORD",
     "spark.api.mode", "spark.sql.shuffle.partitions", "spark.sql.streaming.queryEvolution", "spark.driver.host",
     "spark.executor.cores", "asyncio.run",
 }  # fmt: skip
@@ -86,6 +88,12 @@ def test_the_list_has_the_endings_that_were_counted() -> None:
 def test_a_message_says_what_to_do(ending: Ending) -> None:
     found = ending.place in WITH_REMEDY or IMPERATIVE.search(plain(ending.text))
     assert found or ONLY_VALUES.fullmatch(ending.text), ending.text
+
+
+def test_no_message_lets_a_person_end_a_jobs_prepared_transaction() -> None:
+    about = [each.text for each in ENDINGS if re.search(r"\b[Ee]nd\b.*", each.text) and "pg_prepared" in each.text]
+    assert len(about) == 4, "slots of a start or task, a lock, and two codes"
+    assert [text for text in about if OF_JOBS not in text] == []
 
 
 @pytest.mark.parametrize("ending", ENDINGS, ids=named)

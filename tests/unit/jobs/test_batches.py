@@ -89,3 +89,28 @@ def test_a_newer_driver_is_never_taken_for_an_older_one(tmp_path: Path) -> None:
 
     with pytest.raises(AnotherDriver, match="generation-00000002"):
         batches(Overtaken(5, OlderDriver), tmp_path)(ROWS, 5)
+
+
+@pytest.mark.parametrize("kind", [DeliveryFailed, ValueError])
+def test_a_batch_that_a_newer_driver_has_fenced_ends_by_it(tmp_path: Path, kind: type[Exception]) -> None:
+    """A restart of this driver would fence the newer one in turn, for ever."""
+
+    class Fenced(Written):
+        def __call__(self, *_given: Any) -> None:
+            batches(Written(), tmp_path)
+            raise kind("the producer is fenced")
+
+    with pytest.raises(AnotherDriver, match="generation-00000002"):
+        batches(Fenced(), tmp_path)(ROWS, 5)
+
+
+def test_a_failed_disk_under_the_journal_does_not_hide_why_a_batch_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class OnAFailedDisk(Written):
+        def __call__(self, *given: Any) -> None:
+            monkeypatch.setattr(Journal, "check_still_ours", lambda _: (_ for _ in ()).throw(OSError(5, "failed")))
+            super().__call__(*given)
+
+    with pytest.raises(DeliveryFailed, match="partition 1 is not written"):
+        batches(OnAFailedDisk(5), tmp_path)(ROWS, 5)

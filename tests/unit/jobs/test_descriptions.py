@@ -10,7 +10,7 @@ import pytest
 
 from oncebench.delivery.errors import RefusedStart
 from oncebench.jobs import DeltaSink, FilesSink, KafkaSink, PostgresSink, SqliteSink, deliver
-from oncebench.jobs.session import AT_START, missing_of_sink, refuse_unknown_spark, wrong_at_start
+from oncebench.jobs.session import AT_START, missing_of_sink, refuse_unknown_spark, shown_secrets, wrong_at_start
 from oncebench.jobs.sinks import JobSink
 from oncebench.sinks.registry import SINKS
 from tests import ROOT
@@ -62,6 +62,31 @@ def test_a_session_without_deltas_extension_gets_its_lines() -> None:
     assert [line.split('"')[1] for line in lines] == ["spark.sql.extensions", "spark.sql.catalog.spark_catalog"]
     both = {**of_sink, "spark.sql.extensions": f"mine.Extension,{of_sink['spark.sql.extensions']}"}
     assert missing_of_sink(of_sink, both) == []
+
+
+DSN = "spark.executorEnv.ONCEBENCH_POSTGRES"
+WITH_PASSWORD = {DSN: "postgresql://me:hunter2@db/orders"}
+
+
+def test_a_password_that_spark_shows_is_found() -> None:
+    variables = SINKS["postgres"].environment
+    assert shown_secrets(variables, WITH_PASSWORD) == [DSN]
+    assert shown_secrets(variables, {**WITH_PASSWORD, "spark.redaction.regex": "password"}) == [DSN]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {DSN: "postgresql://me@db:5432/orders", "spark.executorEnv.PGPASSWORD": "hunter2"},
+        {DSN: "postgresql://me@[::1]:5432/orders"},
+        {DSN: "host=db user=me password=hunter2"},
+        {DSN: "postgresql://db/orders?user=me&password=hunter2"},
+        {**WITH_PASSWORD, "spark.redaction.regex": "(?i)password|ONCEBENCH_"},
+    ],
+)
+def test_a_dsn_that_spark_may_show_passes(settings: dict[str, str]) -> None:
+    assert shown_secrets(SINKS["postgres"].environment, settings) == []
 
 
 @pytest.mark.parametrize("version", ["4.2.0", "4.2.0-amzn-1"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipeline.starting.epochs import Epochs
-from pipeline.starting.positions import Range
+from oncebench.jobs.inputs.epochs import Epochs
+from oncebench.jobs.inputs.positions import Range
 
 
 def ends(*known: tuple[str, int, int]) -> dict[tuple[str, int], int]:

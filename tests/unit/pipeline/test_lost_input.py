@@ -32,13 +32,13 @@ def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StartChecks:
     journal = open_journal(made.checkpoint, identity_of(target, made.partitions))
     Places(journal.folder).record(INPUT, {"cluster": "c", "topic_id": "old"})
     found = StartChecks(made, target, journal)
-    monkeypatch.setattr(found, "_input", Topic())
+    monkeypatch.setattr(found.input, "topic", Topic())
     return found
 
 
 def test_a_start_says_that_nothing_was_read_or_written(checks: StartChecks) -> None:
     with pytest.raises(RefusedStart, match=r"lead to another cluster\. Nothing was read or written\. Name"):
-        checks.check_input()
+        checks.input.check()
 
 
 def test_a_running_job_does_not_say_it(checks: StartChecks) -> None:

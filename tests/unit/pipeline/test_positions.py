@@ -9,7 +9,7 @@ import pytest
 
 from oncebench.delivery.errors import RefusedStart
 from oncebench.jobs.checkpoint import begun_at
-from pipeline.starting.positions import Position, Range, from_the_beginning, lost, move, moved, position, rewound
+from oncebench.jobs.inputs.positions import Position, Range, from_the_beginning, lost, move, moved, position, rewound
 
 TOPIC = "in"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -76,6 +77,14 @@ def test_tasks_get_the_variables_that_their_sink_declares() -> None:
         "spark.executorEnv.PGPASSWORD": "secret",
     }
     assert environment_of(SINKS["kafka"], here) == {}
+
+
+def test_spark_hides_every_variable_of_executors() -> None:
+    found = settings(replace(CONFIG, master=MASTER))["spark.redaction.regex"]
+    hidden = re.compile(found)
+    assert all(hidden.search(name) for name in for_executors(dict.fromkeys(SINKS["postgres"].environment, "")))
+    assert hidden.search("spark.my.Password"), "Spark's own names stay hidden"
+    assert not hidden.search("spark.executor.memory")
 
 
 def test_a_python_without_this_project_imports_the_archive(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from oncebench.delivery.stores.choose import Place, store_of
 from oncebench.delivery.stores.entries import UNAVAILABLE, read_entry
 from oncebench.delivery.stores.interface import Store
-from pipeline.starting.positions import Range
+from oncebench.jobs.inputs.positions import Range
 
 _FOLDER, _ENTRY = "read", "epochs.json"
 _log = logging.getLogger(__name__)
