@@ -21,7 +21,16 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from oncebench.delivery.copies import headers as names
 from oncebench.delivery.copies.fitting import record_bytes
-from oncebench.delivery.copies.letters import LIMIT_S, NOTHING_SENT, Letter, Letters, Selection, as_number, group_closed
+from oncebench.delivery.copies.letters import (
+    LIMIT_S,
+    NOTHING_SENT,
+    SENT_BEFORE,
+    Letter,
+    Letters,
+    Selection,
+    as_number,
+    group_closed,
+)
 from oncebench.delivery.copies.topic_limit import BATCH_BYTES, producer_sizes, topic_limit
 from oncebench.delivery.errors import DeliveryFailed, RefusedStart
 from oncebench.kafka_access.acls import TOPIC, TRANSACTIONAL_ID, Resource, advice
@@ -89,7 +98,8 @@ class Requeue:
         smallest = min((limit for _, limit in self._targets.values()), default=BATCH_BYTES)
         settings = {"transactional.id": self._selection.group, "partitioner": "murmur2_random", "log_level": 2}
         producer = Producer({**self._client, **producer_sizes(smallest), **settings})
-        letters = self._letters.read()
+        # Not those before the group's marks: a transaction would take the marks back to them.
+        letters = (each for each in self._letters.read() if each.outcome != SENT_BEFORE)
         self._begin(producer)
         try:
             while self._transaction(producer, list(islice(letters, MOST_IN_TRANSACTION))):

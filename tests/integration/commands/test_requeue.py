@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
+from oncebench.delivery.copies import requeue
 from oncebench.delivery.copies.letters import Selection, group_of
 from oncebench.delivery.copies.requeue import MOST_IN_TRANSACTION, Requeue
 from oncebench.delivery.errors import DeliveryFailed
@@ -224,6 +225,27 @@ def test_more_copies_than_a_transaction_holds_all_come_back(kafka: KafkaBroker) 
     )
     assert "no copies" not in world.requeue()[1]
     assert len(world.returned()) == 2 * MOST_IN_TRANSACTION
+
+
+def test_a_call_that_dies_early_takes_no_marks_back(kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(kafka)
+    world.send(*numbered(3))
+    world.reject("bad", 0, 1, 2)
+    assert world.requeue()[0] == 0
+    transaction = Requeue._transaction
+
+    def dies_after_one(*arguments: Any) -> bool:
+        transaction(*arguments)
+        raise DeliveryFailed("dies")
+
+    monkeypatch.setattr(requeue, "MOST_IN_TRANSACTION", 1)
+    monkeypatch.setattr(Requeue, "_transaction", dies_after_one)
+    with Requeue(world.client, Selection(world.bad, group_of(world.bad))) as call:
+        call.look()
+        with pytest.raises(DeliveryFailed, match="dies"):
+            call.send()
+    assert world.requeue()[0] == 0
+    assert world.returned() == [b"v0", b"v1", b"v2"]
 
 
 def test_of_two_calls_at_once_one_sends_and_the_other_says_call_again(kafka: KafkaBroker) -> None:
