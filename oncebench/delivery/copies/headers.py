@@ -27,6 +27,8 @@ VALUE_BYTES = "oncebench.value_bytes"
 HEADERS_DROPPED = "oncebench.headers_dropped"
 # A record that was sent again has this one: partition/offset of the copy in the quarantine topic.
 REQUEUED_FROM = "oncebench.requeued_from"
+# The only header of a record of the quarantine topic that is a mark of `oncebench requeue`, see `marks`: the group.
+REQUEUE_GROUP = "oncebench.requeue_group"
 
 
 def split(headers: Sequence[Header]) -> tuple[tuple[Header, ...], dict[str, bytes | None]]:

@@ -1,8 +1,9 @@
 """Sends copies of rejected records back to their source topic.
 
-Promise: a group sends each rejected record once. The records and the group's offsets in the quarantine topic are in one
-transaction, so a call that dies sends nothing twice. A call sends only if the group's offsets are still those that it
-has looked with, and a later call of the group fences it. Nothing is sent if a target topic is missing. Copies that come
+Promise: a group sends each rejected record once. The records, the group's marks in the quarantine topic and its offsets
+there are in one transaction, so a call that dies sends nothing twice. The marks stay as long as the copies, the offsets
+only for some days. A call sends only if the offsets are still those that it has looked with, and a later call of the
+group fences it. Nothing is sent if a target topic is missing. Copies that come
 during a call are left to the next call: a record that is rejected again cannot go round for ever.
 
 What can go wrong: another group sends the same copies again. A reader of the target without `read_committed` may see
@@ -31,6 +32,7 @@ from oncebench.delivery.copies.letters import (
     as_number,
     group_closed,
 )
+from oncebench.delivery.copies.marks import Mark
 from oncebench.delivery.copies.topic_limit import BATCH_BYTES, producer_sizes, topic_limit
 from oncebench.delivery.errors import DeliveryFailed, RefusedStart
 from oncebench.kafka_access.acls import TOPIC, TRANSACTIONAL_ID, Resource, advice
@@ -61,6 +63,8 @@ class Requeue:
         self._client, self._selection = client, selection
         self._letters = Letters(client, selection)
         self._next = dict(self._letters.marks)
+        # Marks that the next transaction writes into the topic. At first those that are only offsets as yet.
+        self._to_record = {at: mark for at, mark in self._next.items() if mark and at not in self._letters.recorded}
         self._targets: dict[str, tuple[int, int]] = {}  # by topic: its partitions, and its limit in bytes
         self._refused: list[str] = []
         self._purged = False
@@ -108,10 +112,12 @@ class Requeue:
             if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
                 raise group_closed(self._selection.group, _ABORTED) from error
             if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                steps = "; ".join(advice(["Write"], Resource(TOPIC, topic)) for topic in self._targets)
-                which = "topic " if len(self._targets) == 1 else "one of the topics "
-                which += ", ".join(map(repr, self._targets))
-                raise RefusedStart(f"this user may not write to {which}. {_ABORTED} {steps}.") from error
+                topics = dict.fromkeys((*self._targets, self._selection.quarantine))
+                steps = ", ".join(advice(["Write"], Resource(TOPIC, topic)) for topic in topics)
+                which = ", ".join(map(repr, topics))
+                raise RefusedStart(
+                    f"this user may not write to one of the topics {which}. {_ABORTED} {steps}."
+                ) from error
             raise self._failed(error) from error
 
     def _begin(self, producer: Producer) -> None:
@@ -145,10 +151,13 @@ class Requeue:
         try:
             for letter in letters:
                 self._next[letter.message.partition()] = letter.message.offset() + 1
+                self._to_record[letter.message.partition()] = letter.message.offset() + 1
                 if not letter.outcome:
                     self._produce(producer, letter)
             if not more:
                 self._next = self._letters.ends()  # also past copies that were not selected
+            for partition, following in self._to_record.items():
+                self._record_mark(producer, partition, following)
             producer.flush(LIMIT_S)
             if self._refused:
                 raise DeliveryFailed(f"None of this transaction's records was sent: {self._refused[0]}.")
@@ -165,6 +174,7 @@ class Requeue:
             with suppress(KafkaException):  # the broker then aborts it after its time-out
                 producer.abort_transaction(LIMIT_S)
             raise
+        self._to_record.clear()
         return more
 
     def _produce(self, producer: Producer, letter: Letter) -> None:
@@ -180,21 +190,29 @@ class Requeue:
         # Another client's partitioner may have chosen the partition, and a session must not be in two.
         same = {"partition": source} if topic == letter.source_topic and (source or 0) < partitions else {}
 
+        self._hand_over(
+            producer, f"copy {place} of {self._selection.quarantine}", topic, message.value(), message.key(),
+            headers=headers, timestamp=as_number(letter.ours.get(names.SOURCE_TIMESTAMP)) or 0, **same,
+        )  # fmt: skip
+
+    def _record_mark(self, producer: Producer, partition: int, following: int) -> None:
+        topic, mark = self._selection.quarantine, Mark(self._selection.group, following, self._selection.mark)
+        what = f"the mark of group {mark.group}"
+        self._hand_over(producer, what, topic, mark.value, None, headers=mark.headers, partition=partition)
+
+    def _hand_over(self, producer: Producer, what: str, topic: str, *record: bytes | None, **more: Any) -> None:
+        """Gives the client a record (value, key, settings of `produce`)."""
+
         def reported(error: KafkaError | None, _message: object) -> None:
             if error is not None:
                 if error.code() in _PURGED:
                     self._purged = True
                     return
-                self._refused.append(
-                    f"copy {place} of {self._selection.quarantine} does not go to topic {topic}: {error.str()}"
-                )
+                self._refused.append(f"{what} does not go to topic {topic}: {error.str()}")
 
         while True:
             try:
-                producer.produce(
-                    topic, message.value(), message.key(), headers=headers, on_delivery=reported, **same,
-                    timestamp=as_number(letter.ours.get(names.SOURCE_TIMESTAMP)) or 0,
-                )  # fmt: skip
+                producer.produce(topic, *record, on_delivery=reported, **more)
                 producer.poll(0)
                 return
             except BufferError:

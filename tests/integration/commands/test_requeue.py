@@ -71,6 +71,11 @@ class World:
         """The values in the source after those that were sent first, or in another topic."""
         return self.rows(topic or self.source).value[0 if topic else self.sent :]
 
+    def forget(self, group: str) -> None:
+        """Deletes a group with its offsets."""
+        admin = self.kafka.admin()
+        admin.delete_consumer_groups([group])[group].result(LIMIT_S)
+
     def requeue(self, *words: str) -> tuple[int, str, str]:
         """Exit code, stdout and stderr."""
         places = ["--bootstrap-servers", self.kafka.bootstrap_servers, "--quarantine", self.bad]
@@ -246,6 +251,50 @@ def test_a_call_that_dies_early_takes_no_marks_back(kafka: KafkaBroker, monkeypa
             call.send()
     assert world.requeue()[0] == 0
     assert world.returned() == [b"v0", b"v1", b"v2"]
+
+
+def test_a_group_whose_offsets_have_expired_sends_nothing_again(kafka: KafkaBroker) -> None:
+    """Kafka deletes the offsets of a group without members after a week."""
+    world = World(kafka)
+    world.send(*numbered(3))
+    world.reject("bad", 0)
+    world.reject("never-ended", None)
+    assert world.requeue()[0] == 1
+    world.forget(group_of(world.bad))
+    code, out, _ = world.requeue("--dry-run")
+    assert (code, out.splitlines()[1:]) == (0, ["bad          1  passed over: sent before by this group"])
+    code, _, err = world.requeue("--reason", "bad")
+    assert (code, "marks what another call has sent" in err) == (2, True)
+    world.reject("bad", 1)
+    assert world.requeue()[0] == 0
+    assert world.returned() == [b"v0", b"v1"]
+    world.forget(group_of(world.bad))
+    assert world.requeue("--reason", "bad", "--group", "another")[0] == 0
+    assert world.returned() == [b"v0", b"v1", b"v0", b"v1"]
+
+
+def test_a_call_without_new_copies_writes_no_mark(kafka: KafkaBroker) -> None:
+    world = World(kafka)
+    world.send(*numbered(1))
+    world.reject("bad", 0)
+    for _ in range(3):
+        assert world.requeue()[0] == 0
+    assert len(world.rows(world.bad)) == 2
+
+
+def test_offsets_without_marks_are_recorded(kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Earlier versions wrote no marks."""
+    world = World(kafka)
+    world.send(*numbered(2))
+    world.reject("bad", 0, 1)
+    with monkeypatch.context() as earlier, Requeue(world.client, Selection(world.bad, group_of(world.bad))) as call:
+        earlier.setattr(Requeue, "_record_mark", lambda *_: None)
+        call.look()
+        call.send()
+    assert world.requeue()[0] == 0
+    world.forget(group_of(world.bad))
+    assert world.requeue()[0] == 0
+    assert world.returned() == [b"v0", b"v1"]
 
 
 def test_of_two_calls_at_once_one_sends_and_the_other_says_call_again(kafka: KafkaBroker) -> None:
