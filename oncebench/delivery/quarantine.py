@@ -9,8 +9,9 @@ and then our headers (`oncebench.delivery.copies.headers`). (topic, partition, o
 reader can drop repeats. A copy that is larger than the quarantine topic's `max.message.bytes` is cut. If that limit is
 lowered while the job runs, copies that still fit stay whole.
 
-What can go wrong: the original was deleted before the copy was made. The copy then has key and value only, and says so
-in a header.
+What can go wrong: the original was deleted before the copy was made. Or the record at its position in the input topic
+is another, because the query reads several topics, or alters key or value. The copy then has key and value only, and a
+header with the reason.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Quarantine:
 
     Args:
         topic: the quarantine topic.
-        source_topic: the input topic.
+        source_topic: the input topic; the query reads no other.
         client: librdkafka settings (`bootstrap.servers` at least).
     """
 
@@ -153,7 +154,7 @@ class Quarantine:
                 continue
             ours += [(names.SOURCE_PARTITION, b"%d" % partition), (names.SOURCE_OFFSET, b"%d" % offset)]
             original = originals.get((partition, offset), Original(missing=names.GONE))
-            self._send(_copy(key, value, ours, original))
+            self._send(_copy(key, value, ours, original.of(key, value)))
 
     def _send(self, whole: Copy, limit: int | None = None, repeated: bool = False) -> None:
         """Sends as much of a copy as fits into `limit` bytes; by default the topic's."""

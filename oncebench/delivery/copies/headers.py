@@ -21,6 +21,8 @@ SOURCE_TIMESTAMP = "oncebench.source_timestamp"
 ORIGINAL = "oncebench.original"
 GONE = b"gone"
 NOT_READ = b"not read"
+# The record at this position has another key or value.
+OTHER = b"another record"
 # Only if the key, the value or the original's headers were cut: the lengths and the number in the original.
 KEY_BYTES = "oncebench.key_bytes"
 VALUE_BYTES = "oncebench.value_bytes"
