@@ -13,9 +13,8 @@ records of a transaction that was aborted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from itertools import islice
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
@@ -37,8 +36,9 @@ from oncebench.delivery.copies.topic_limit import BATCH_BYTES, producer_sizes, t
 from oncebench.delivery.errors import DeliveryFailed, RefusedStart
 from oncebench.kafka_access.acls import TOPIC, TRANSACTIONAL_ID, Resource, advice
 
-# Copies in a transaction: a second of work at most, far below its time-out.
+# Copies in a transaction, and their bytes: some seconds of work at 100 Mbit/s, far below its time-out of a minute.
 MOST_IN_TRANSACTION = 1_000
+MOST_BYTES = 16 * 1024 * 1024
 # What the client reports for the records of a transaction that has failed. The reason is the transaction's error.
 _PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 _ABORTED = "This transaction was aborted."
@@ -47,6 +47,20 @@ TO = "to "
 
 # The number of copies by (reason, outcome).
 Outcomes = Counter[tuple[str, str]]
+
+
+def portions(letters: Iterable[Letter]) -> Iterator[list[Letter]]:
+    """Yields the copies of one transaction after another."""
+    portion: list[Letter] = []
+    size = 0
+    for letter in letters:
+        portion.append(letter)
+        size += record_bytes(letter.message.key(), letter.message.value(), list(letter.theirs))
+        if len(portion) >= MOST_IN_TRANSACTION or size >= MOST_BYTES:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
 
 
 class Requeue:
@@ -106,8 +120,10 @@ class Requeue:
         letters = (each for each in self._letters.read() if each.outcome != SENT_BEFORE)
         self._begin(producer)
         try:
-            while self._transaction(producer, list(islice(letters, MOST_IN_TRANSACTION))):
-                pass
+            for portion in portions(letters):
+                self._transaction(producer, portion)
+            self._next = self._letters.ends()  # also past copies that were not selected
+            self._transaction(producer, [])
         except KafkaException as error:
             if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
                 raise group_closed(self._selection.group, _ABORTED) from error
@@ -144,9 +160,8 @@ class Requeue:
             "the brokers run and that nothing else uses this group, then call again: nothing is sent twice."
         )
 
-    def _transaction(self, producer: Producer, letters: list[Letter]) -> bool:
-        """Sends these copies; returns whether there may be more."""
-        more = len(letters) == MOST_IN_TRANSACTION
+    def _transaction(self, producer: Producer, letters: list[Letter]) -> None:
+        """Sends these copies, and stores that the group has dealt with them."""
         producer.begin_transaction()
         try:
             for letter in letters:
@@ -154,8 +169,6 @@ class Requeue:
                 self._to_record[letter.message.partition()] = letter.message.offset() + 1
                 if not letter.outcome:
                     self._produce(producer, letter)
-            if not more:
-                self._next = self._letters.ends()  # also past copies that were not selected
             for partition, following in self._to_record.items():
                 self._record_mark(producer, partition, following)
             producer.flush(LIMIT_S)
@@ -175,7 +188,6 @@ class Requeue:
                 producer.abort_transaction(LIMIT_S)
             raise
         self._to_record.clear()
-        return more
 
     def _produce(self, producer: Producer, letter: Letter) -> None:
         message, topic = letter.message, self._target(letter)

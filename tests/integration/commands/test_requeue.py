@@ -239,7 +239,7 @@ def test_a_call_that_dies_early_takes_no_marks_back(kafka: KafkaBroker, monkeypa
     assert world.requeue()[0] == 0
     transaction = Requeue._transaction
 
-    def dies_after_one(*arguments: Any) -> bool:
+    def dies_after_one(*arguments: Any) -> None:
         transaction(*arguments)
         raise DeliveryFailed("dies")
 
