@@ -26,15 +26,15 @@ from oncebench.kafka_repair.committed import committed_offsets
 LIMIT_S = 30.0
 POLL_S = 0.5
 
-# What becomes of a copy that is not sent. The first four need a person.
-NO_COPY = "left: not a copy of this version"
-NO_RECORD = "left: no single record, but a session that never ended"
-CUT = "left: cut to fit"
-INCOMPLETE = "left: headers of the original are missing"
+# What becomes of a copy that is not sent. Those that are left need a person.
+LEFT = "left: "
+NO_COPY = f"{LEFT}not a copy of this version"
+NO_RECORD = f"{LEFT}no single record, but a session that never ended"
+CUT = f"{LEFT}cut to fit"
+INCOMPLETE = f"{LEFT}headers of the original are missing"
 SENT_BEFORE = "passed over: sent before by this group"
 REPEATED = "passed over: the same record twice"
 NOTHING_SENT = "Nothing was sent."
-LEFT = frozenset({NO_COPY, NO_RECORD, CUT, INCOMPLETE})
 
 
 def group_of(quarantine: str) -> str:

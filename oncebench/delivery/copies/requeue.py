@@ -13,8 +13,9 @@ records of a transaction that was aborted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
@@ -22,6 +23,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from oncebench.delivery.copies import headers as names
 from oncebench.delivery.copies.fitting import record_bytes
 from oncebench.delivery.copies.letters import (
+    LEFT,
     LIMIT_S,
     NOTHING_SENT,
     SENT_BEFORE,
@@ -41,7 +43,17 @@ MOST_IN_TRANSACTION = 1_000
 MOST_BYTES = 16 * 1024 * 1024
 # What the client reports for the records of a transaction that has failed. The reason is the transaction's error.
 _PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
+_NONE_SENT = "None of this transaction's records was sent"
 _ABORTED = "This transaction was aborted."
+# A topic's settings refuse a record, and the last one: they refuse another one of the same request.
+_BY_SETTINGS = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError.INVALID_RECORD,
+        KafkaError._INVALID_DIFFERENT_RECORD,
+    }
+)
 # The beginning of an outcome that is a target.
 TO = "to "
 
@@ -63,6 +75,40 @@ def portions(letters: Iterable[Letter]) -> Iterator[list[Letter]]:
         yield portion
 
 
+class _Refused(DeliveryFailed):
+    """A topic's settings refuse a copy of a transaction, which has sent nothing."""
+
+    def __init__(self, what: str, topic: str, error: KafkaError) -> None:
+        super().__init__(
+            f"{_NONE_SENT}: {what} does not go to topic {topic}: {error.str()}. Correct the topic's settings and call "
+            "again, or give --leave-refused to leave such copies and send the others."
+        )
+        self.outcome = f"{LEFT}topic {topic} refuses it ({error.str()})"
+
+
+class _Reports:
+    """Collects what Kafka reports for the records of a transaction."""
+
+    def __init__(self) -> None:
+        self.failed: list[DeliveryFailed] = []
+        self.purged = False
+
+    def of(self, what: str, topic: str, *, may_be_left: bool = False) -> Callable[[KafkaError | None, object], None]:
+        """Returns the callback for a record; `may_be_left` if it is a copy."""
+
+        def reported(error: KafkaError | None, _message: object) -> None:
+            if error is None:
+                return
+            if error.code() in _PURGED:
+                self.purged = True
+            elif may_be_left and error.code() in _BY_SETTINGS:
+                self.failed.append(_Refused(what, topic, error))
+            else:
+                self.failed.append(DeliveryFailed(f"{_NONE_SENT}: {what} does not go to topic {topic}: {error.str()}."))
+
+        return reported
+
+
 class Requeue:
     """One call: looks at every copy first, and then sends. Use it as a context manager.
 
@@ -80,8 +126,8 @@ class Requeue:
         # Marks that the next transaction writes into the topic. At first those that are only offsets as yet.
         self._to_record = {at: mark for at, mark in self._next.items() if mark and at not in self._letters.recorded}
         self._targets: dict[str, tuple[int, int]] = {}  # by topic: its partitions, and its limit in bytes
-        self._refused: list[str] = []
-        self._purged = False
+        self._outcomes: Outcomes = Counter()
+        self._stored = self._letters.stored  # the group's offsets, unless another call sends, too
 
     def __enter__(self) -> Requeue:
         return self
@@ -96,7 +142,7 @@ class Requeue:
             RefusedStart: a target topic is missing.
             ReadError: Kafka did not answer.
         """
-        outcomes: Outcomes = Counter()
+        outcomes = self._outcomes = Counter()
         for letter in self._letters.read():
             outcomes[letter.reason, letter.outcome or TO + self._target(letter)] += 1
         for topic in {outcome.removeprefix(TO) for _, outcome in outcomes if outcome.startswith(TO)}:
@@ -104,8 +150,11 @@ class Requeue:
             self._targets[topic] = partitions, topic_limit(self._client, topic)
         return outcomes
 
-    def send(self) -> None:
-        """Sends what `look` has found.
+    def send(self, *, leave_refused: bool = False) -> Outcomes:
+        """Sends what `look` has found; returns what has become of each copy.
+
+        Args:
+            leave_refused: whether to leave a copy that its topic's settings refuse. The group then passes over it.
 
         Raises:
             RefusedStart: this user lacks a right.
@@ -113,15 +162,12 @@ class Requeue:
                 of the group has sent since `look`; nothing was sent.
             ReadError: Kafka did not answer.
         """
-        smallest = min((limit for _, limit in self._targets.values()), default=BATCH_BYTES)
-        settings = {"transactional.id": self._selection.group, "partitioner": "murmur2_random", "log_level": 2}
-        producer = Producer({**self._client, **producer_sizes(smallest), **settings})
         # Not those before the group's marks: a transaction would take the marks back to them.
         letters = (each for each in self._letters.read() if each.outcome != SENT_BEFORE)
-        self._begin(producer)
+        producer = self._begin()
         try:
             for portion in portions(letters):
-                self._transaction(producer, portion)
+                producer = self._send(producer, portion, leave_refused)
             self._next = self._letters.ends()  # also past copies that were not selected
             self._transaction(producer, [])
         except KafkaException as error:
@@ -135,8 +181,34 @@ class Requeue:
                     f"this user may not write to one of the topics {which}. {_ABORTED} {steps}."
                 ) from error
             raise self._failed(error) from error
+        return +self._outcomes
 
-    def _begin(self, producer: Producer) -> None:
+    def _send(self, producer: Producer, letters: list[Letter], leave_refused: bool) -> Producer:
+        """Sends these copies in one transaction; or in halves, until a copy that is refused is alone and left.
+
+        Returns the producer for the next copies: after a refusal, Kafka's client takes no more transactions.
+        """
+        try:
+            self._transaction(producer, letters)
+        except _Refused as refused:
+            if not leave_refused:
+                raise
+            producer = self._begin()
+            if len(letters) > 1:
+                half = len(letters) // 2
+                producer = self._send(producer, letters[:half], leave_refused)
+                return self._send(producer, letters[half:], leave_refused)
+            (letter,) = letters
+            self._transaction(producer, [replace(letter, outcome=refused.outcome)])
+            self._outcomes[letter.reason, TO + self._target(letter)] -= 1
+            self._outcomes[letter.reason, refused.outcome] += 1
+        return producer
+
+    def _begin(self) -> Producer:
+        """Returns a producer; no earlier one of the group can commit any more."""
+        smallest = min((limit for _, limit in self._targets.values()), default=BATCH_BYTES)
+        settings = {"transactional.id": self._selection.group, "partitioner": "murmur2_random", "log_level": 2}
+        producer = Producer({**self._client, **producer_sizes(smallest), **settings})
         try:
             producer.init_transactions(LIMIT_S)
         except KafkaException as error:
@@ -147,12 +219,14 @@ class Requeue:
                     f"{step}."
                 ) from error
             raise self._failed(error) from error
-        # From here on no earlier call can commit. What one has committed since this call began is not in our marks.
-        if self._letters.stored_now() != self._letters.stored:
+        # What another call has committed since this one began is not in our marks.
+        if self._letters.stored_now() != self._stored:
+            so_far = NOTHING_SENT if self._stored is self._letters.stored else _ABORTED
             raise DeliveryFailed(
                 f"group {self._selection.group}: another call has sent copies of this group since this call began. "
-                f"{NOTHING_SENT} Call again: the next call finds what is left."
+                f"{so_far} Call again: the next call finds what is left."
             )
+        return producer
 
     def _failed(self, error: KafkaException) -> DeliveryFailed:
         return DeliveryFailed(
@@ -162,34 +236,36 @@ class Requeue:
 
     def _transaction(self, producer: Producer, letters: list[Letter]) -> None:
         """Sends these copies, and stores that the group has dealt with them."""
+        reports = _Reports()
+        reached = {letter.message.partition(): letter.message.offset() + 1 for letter in letters}
         producer.begin_transaction()
         try:
             for letter in letters:
-                self._next[letter.message.partition()] = letter.message.offset() + 1
-                self._to_record[letter.message.partition()] = letter.message.offset() + 1
                 if not letter.outcome:
-                    self._produce(producer, letter)
-            for partition, following in self._to_record.items():
-                self._record_mark(producer, partition, following)
+                    self._produce(producer, letter, reports)
+            for partition, following in {**self._to_record, **reached}.items():
+                self._record_mark(producer, partition, following, reports)
             producer.flush(LIMIT_S)
-            if self._refused:
-                raise DeliveryFailed(f"None of this transaction's records was sent: {self._refused[0]}.")
+            if reports.failed:
+                raise reports.failed[0]
             marks = [
                 TopicPartition(self._selection.quarantine, partition, offset, self._selection.mark)
-                for partition, offset in self._next.items()
+                for partition, offset in {**self._next, **reached}.items()
             ]
             group = self._letters.consumer.consumer_group_metadata()
             producer.send_offsets_to_transaction(marks, group, LIMIT_S)  # raises why records were purged
-            if self._purged:
+            if reports.purged:
                 raise DeliveryFailed("Kafka's client has dropped records of this transaction. None of them was sent.")
             producer.commit_transaction(LIMIT_S)
         except BaseException:
             with suppress(KafkaException):  # the broker then aborts it after its time-out
                 producer.abort_transaction(LIMIT_S)
             raise
+        self._next |= reached
+        self._stored = {at: (offset, self._selection.mark) for at, offset in self._next.items()}
         self._to_record.clear()
 
-    def _produce(self, producer: Producer, letter: Letter) -> None:
+    def _produce(self, producer: Producer, letter: Letter, reports: _Reports) -> None:
         message, topic = letter.message, self._target(letter)
         partitions, limit = self._targets[topic]
         place = f"{message.partition()}/{message.offset()}"
@@ -202,33 +278,29 @@ class Requeue:
         # Another client's partitioner may have chosen the partition, and a session must not be in two.
         same = {"partition": source} if topic == letter.source_topic and (source or 0) < partitions else {}
 
-        self._hand_over(
-            producer, f"copy {place} of {self._selection.quarantine}", topic, message.value(), message.key(),
-            headers=headers, timestamp=as_number(letter.ours.get(names.SOURCE_TIMESTAMP)) or 0, **same,
+        _hand_over(
+            producer, topic, message.value(), message.key(), headers=headers, **same,
+            timestamp=as_number(letter.ours.get(names.SOURCE_TIMESTAMP)) or 0,
+            on_delivery=reports.of(f"copy {place} of {self._selection.quarantine}", topic, may_be_left=True),
         )  # fmt: skip
 
-    def _record_mark(self, producer: Producer, partition: int, following: int) -> None:
+    def _record_mark(self, producer: Producer, partition: int, following: int, reports: _Reports) -> None:
         topic, mark = self._selection.quarantine, Mark(self._selection.group, following, self._selection.mark)
-        what = f"the mark of group {mark.group}"
-        self._hand_over(producer, what, topic, mark.value, None, headers=mark.headers, partition=partition)
-
-    def _hand_over(self, producer: Producer, what: str, topic: str, *record: bytes | None, **more: Any) -> None:
-        """Gives the client a record (value, key, settings of `produce`)."""
-
-        def reported(error: KafkaError | None, _message: object) -> None:
-            if error is not None:
-                if error.code() in _PURGED:
-                    self._purged = True
-                    return
-                self._refused.append(f"{what} does not go to topic {topic}: {error.str()}")
-
-        while True:
-            try:
-                producer.produce(topic, *record, on_delivery=reported, **more)
-                producer.poll(0)
-                return
-            except BufferError:
-                producer.poll(0.1)
+        _hand_over(
+            producer, topic, mark.value, headers=mark.headers, partition=partition,
+            on_delivery=reports.of(f"the mark of group {mark.group}", topic),
+        )  # fmt: skip
 
     def _target(self, letter: Letter) -> str:
         return self._selection.to or letter.source_topic
+
+
+def _hand_over(producer: Producer, *record: Any, **more: Any) -> None:
+    """Calls `produce` when the client has room for the record."""
+    while True:
+        try:
+            producer.produce(*record, **more)
+            producer.poll(0)
+            return
+        except BufferError:
+            producer.poll(0.1)

@@ -211,6 +211,36 @@ def test_a_target_that_refuses_a_record_gets_none_and_a_later_call_sends_all(kaf
     assert sorted(len(value or b"") for value in world.returned(small)) == [2, 2, 5_000]
 
 
+def test_copies_that_a_topic_refuses_can_be_left(kafka: KafkaBroker) -> None:
+    world = World(kafka)
+    large = {3, 4, 7}
+    world.send(*({"key": b"k", "value": b"v" * (5_000 if at in large else at)} for at in range(10)))
+    world.reject("bad", *range(10))
+    small = kafka.fresh_topic("small", 2, {"max.message.bytes": "2000"})
+    code, _, err = world.requeue("--to", small)
+    assert (code, world.returned(small)) == (1, [])
+    assert "or give --leave-refused" in err
+    code, out, _ = world.requeue("--to", small, "--leave-refused")
+    assert (code, out.splitlines()[1:]) == (1, [
+        f"bad          3  left: topic {small} refuses it (Broker: Message size too large)",
+        f"bad          7  sent to {small}",
+    ])  # fmt: skip
+    assert sorted(len(value or b"") for value in world.returned(small)) == [0, 1, 2, 5, 6, 8, 9]
+    world.forget(group_of(world.bad))
+    assert world.requeue("--to", small)[0] == 0
+    assert len(world.returned(small)) == 7
+
+
+def test_copies_with_a_refused_time_can_be_left(kafka: KafkaBroker) -> None:
+    world = World(kafka)
+    world.send(*numbered(3))
+    world.reject("bad", 0, 1, 2)
+    recent = kafka.fresh_topic("recent", 1, {"message.timestamp.before.max.ms": "3600000"})
+    code, out, _ = world.requeue("--to", recent, "--leave-refused")
+    assert (code, f"bad          3  left: topic {recent} refuses it" in out) == (1, True)
+    assert world.returned(recent) == []
+
+
 def test_a_record_as_large_as_its_topic_allows_comes_back(kafka: KafkaBroker) -> None:
     world = World(kafka, source={"max.message.bytes": "2000"})
     world.send({"value": b"v" * 1_925})
