@@ -67,7 +67,7 @@ class Quarantine:
 
     Args:
         topic: the quarantine topic.
-        source_topic: the input topic; the query reads no other.
+        source_topic: the input topic; the query reads no other. Empty if the query reads no topic.
         client: librdkafka settings (`bootstrap.servers` at least).
     """
 

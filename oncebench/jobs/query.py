@@ -39,7 +39,7 @@ from oncebench.delivery.quarantine import COLUMN, Quarantine
 from oncebench.delivery.starts.gaps import Gaps
 from oncebench.delivery.starts.places import Places
 from oncebench.delivery.stores.choose import Place, place_at
-from oncebench.delivery.topics.check import refuse_compacted, refuse_unfit
+from oncebench.delivery.topics.check import READ, refuse_compacted, refuse_unfit
 from oncebench.delivery.topics.settings import LIMIT_S
 from oncebench.jobs.batches import Batches
 from oncebench.jobs.checkpoint import has_planned, query_id
@@ -133,7 +133,7 @@ def _writer(
         variant=target.support.variant,
         **sink.more,
     )
-    client = settings.kafka or (quarantine.client if quarantine else {})
+    client = settings.kafka or {}
     refuse_access(client)
     with kafka_must_answer(str(client.get("bootstrap.servers", "")), sink.sink_id), ExitStack() as on_failure:
         opened = kind.open(settings)
@@ -141,9 +141,7 @@ def _writer(
         opened.check_schema(rows.schema)
         each = deliverable(rows, opened)
         if quarantine is not None:
-            admin = AdminClient(dict(quarantine.client))
-            refuse_unfit(admin, {quarantine.topic: "the quarantine topic"}, LIMIT_S)
-            refuse_compacted(admin, quarantine.topic, "the quarantine topic")
+            _refuse_unfit_quarantine(quarantine, sink.sink_id)
         with _starting, _in_place_of_earlier(opened, target):
             journal = open_journal(target.checkpoint, identity_of(target, tasks), settings.driver)
             gaps = Gaps(journal.folder, accept_gap)
@@ -160,6 +158,17 @@ def _writer(
     watch.open_transactions = None if opens is None else partial(opens, settings)
     writer = each.writeStream.foreachBatch(_guarded(batches, target, tasks, watch))
     return in_checkpoint(writer, target.checkpoint)
+
+
+def _refuse_unfit_quarantine(quarantine: Quarantine, sink_id: str) -> None:
+    """Refuses a quarantine with a login or a topic that cannot be used. Its cluster may be another than the sink's."""
+    refuse_access(quarantine.client)
+    with kafka_must_answer(str(quarantine.client.get("bootstrap.servers", "")), sink_id):
+        admin = AdminClient(dict(quarantine.client))
+        if quarantine.source_topic:
+            refuse_unfit(admin, {quarantine.source_topic: "the input topic"}, LIMIT_S, (READ,))
+        refuse_unfit(admin, {quarantine.topic: "the quarantine topic"}, LIMIT_S)
+        refuse_compacted(admin, quarantine.topic, "the quarantine topic")
 
 
 def in_checkpoint(writer: DataStreamWriter, checkpoint: Place) -> DataStreamWriter:
