@@ -83,6 +83,7 @@ def deliver(
             must stay the same as long as it exists.
         variant: how the guarantee is kept; None: the sink's default.
         quarantine: where rows whose column `quarantine` is not null are copied, see `oncebench.delivery.quarantine`.
+            The query must have that column.
         on_lost: `rewrite`, or `drop` to leave out a decided transaction that its time-out has aborted.
         accept_gap: the text of a loss that a refused start has printed, to go on without what is lost.
 
@@ -121,6 +122,11 @@ def _writer(
         raise RefusedStart(
             f"the query has a column {COLUMN!r}, which marks rejected records, and deliver() has no quarantine to copy "
             f"them to. Give quarantine=Quarantine(topic, input topic, client), or drop the column."
+        )
+    if quarantine is not None and COLUMN not in rows.columns:
+        raise RefusedStart(
+            f"deliver() has a quarantine, but the query has no column {COLUMN!r}, which marks rejected records. Add it "
+            "(docs/your_own_job.md has an example), or leave out quarantine= if the query rejects nothing."
         )
     tasks = tasks_per_batch(rows)
     if per_task:

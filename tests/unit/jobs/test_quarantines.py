@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from pyspark.sql.types import StringType, StructField, StructType
 
+from oncebench.delivery.contract import AT_LEAST_ONCE, Sink, SinkKind, Support
 from oncebench.delivery.errors import NoKafka, RefusedStart
 from oncebench.delivery.quarantine import Quarantine
 from oncebench.delivery.topics.check import READ, WRITE
-from oncebench.jobs import query
+from oncebench.jobs import SqliteSink, query
 from oncebench.jobs.start import kafka_must_answer
+from tests.unit.delivery.test_columns import MARK
+from tests.unit.jobs.test_closed_sinks import SESSION
 
 BAD = Quarantine("orders-bad", "orders", {"bootstrap.servers": "bad:1", "log_level": 0})
+SUPPORTS = (Support(AT_LEAST_ONCE, "acknowledged", "", default=True),)
 Checked = list[tuple[str, Any]]
 
 
@@ -58,3 +65,32 @@ def test_its_own_login_is_tried(checked: Checked, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(RefusedStart, match="Kafka at bad:1: wrong password"):
         query._refuse_unfit_quarantine(BAD, "mine")
     assert checked == []
+
+
+@pytest.fixture
+def deliver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
+    """Delivers rows with these columns besides a key, with a quarantine."""
+    monkeypatch.setattr(query, "deliverable", lambda rows, _sink: rows)
+    monkeypatch.setattr(query, "find_kind", lambda _: SinkKind("any", SUPPORTS, {}, lambda _: Sink()))
+
+    def delivered(*columns: StructField) -> None:
+        schema = StructType([StructField("key", StringType()), *columns])
+        rows: Any = SimpleNamespace(isStreaming=True, schema=schema, columns=schema.names, sparkSession=SESSION)
+        sink = SqliteSink("out", sink_id="mine")
+        query.deliver(rows, sink, guarantee=AT_LEAST_ONCE, checkpoint=tmp_path / "cp", quarantine=BAD)
+
+    return delivered
+
+
+def test_a_query_without_the_column_is_refused(deliver: Callable[..., None]) -> None:
+    with pytest.raises(RefusedStart, match=r"the query has no column 'quarantine'.* or leave out quarantine="):
+        deliver()
+
+
+def test_a_start_checks_its_quarantine(deliver: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise RefusedStart("wrong password")
+
+    monkeypatch.setattr(query, "_refuse_unfit_quarantine", refused)
+    with pytest.raises(RefusedStart, match="wrong password"):
+        deliver(StructField("quarantine", MARK))
