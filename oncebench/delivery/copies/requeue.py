@@ -12,6 +12,7 @@ records of a transaction that was aborted.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -41,6 +42,8 @@ from oncebench.kafka_access.acls import TOPIC, TRANSACTIONAL_ID, Resource, advic
 # Copies in a transaction, and their bytes: some seconds of work at 100 Mbit/s, far below its time-out of a minute.
 MOST_IN_TRANSACTION = 1_000
 MOST_BYTES = 16 * 1024 * 1024
+# How long one flush lasts.
+FLUSH_S = 0.2
 # What the client reports for the records of a transaction that has failed. The reason is the transaction's error.
 _PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 _NONE_SENT = "None of this transaction's records was sent"
@@ -245,7 +248,10 @@ class Requeue:
                     self._produce(producer, letter, reports)
             for partition, following in {**self._to_record, **reached}.items():
                 self._record_mark(producer, partition, following, reports)
-            producer.flush(LIMIT_S)
+            deadline = time.monotonic() + LIMIT_S
+            # After a refusal, the client keeps the other records: a flush would wait for them in vain.
+            while producer.flush(FLUSH_S) and not reports.failed and time.monotonic() < deadline:
+                pass
             if reports.failed:
                 raise reports.failed[0]
             marks = [
