@@ -125,8 +125,8 @@ def _writer(
         )
     if quarantine is not None and COLUMN not in rows.columns:
         raise RefusedStart(
-            f"deliver() has a quarantine, but the query has no column {COLUMN!r}, which marks rejected records. Add it "
-            "(docs/your_own_job.md has an example), or leave out quarantine= if the query rejects nothing."
+            f"deliver() has a quarantine, but the query has no column {COLUMN!r}, which marks rejected records. Give "
+            "the column this name; or leave out quarantine= if the query rejects nothing."
         )
     tasks = tasks_per_batch(rows)
     if per_task:
