@@ -41,7 +41,7 @@ def check_columns(schema: StructType) -> None:
 
     Raises:
         RefusedStart: there is no column, two have the same name, a name is reserved, or the quarantine column has
-            another type.
+            another type, or upper case in its name.
     """
     if not data_columns(schema):
         raise RefusedStart(
@@ -61,6 +61,12 @@ def check_columns(schema: StructType) -> None:
                 "case, which Spark and most sinks do not distinguish. Rename one of them, or drop it."
             )
         seen[name.lower()] = name
+    marks = seen.get(quarantine.COLUMN, quarantine.COLUMN)
+    if marks != quarantine.COLUMN and schema[marks].dataType.simpleString() == quarantine.TYPE:
+        raise RefusedStart(
+            f"column {marks!r} of the query has the type of the column that marks rejected records, but not its name, "
+            f"{quarantine.COLUMN!r} in lower case. They would be written as rows. Rename the column."
+        )
     kind = schema[quarantine.COLUMN].dataType.simpleString() if quarantine.COLUMN in seen.values() else quarantine.TYPE
     if kind != quarantine.TYPE:
         raise RefusedStart(

@@ -9,8 +9,9 @@ and then our headers (`oncebench.delivery.copies.headers`). (topic, partition, o
 reader can drop repeats. A copy that is larger than the quarantine topic's `max.message.bytes` is cut. If that limit is
 lowered while the job runs, copies that still fit stay whole.
 
-What can go wrong: the original was deleted before the copy was made. The copy then has key and value only, and says so
-in a header.
+What can go wrong: the original was deleted before the copy was made. Or the record at its position in the input topic
+is another, because the query reads several topics, or alters key or value. The copy then has key and value only, and a
+header with the reason.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ from pyspark.sql import functions as f
 
 from oncebench.delivery.copies import headers as names
 from oncebench.delivery.copies.fitting import Copy, fitted
-from oncebench.delivery.copies.originals import Original, Originals
+from oncebench.delivery.copies.originals import Original, Originals, Position
 from oncebench.delivery.copies.sizes import copy_sizes
 from oncebench.delivery.errors import DeliveryFailed
 from oncebench.delivery.failures.cause import UNKNOWN, failure
 from oncebench.delivery.failures.kafka import PURGED, fatal_error, of_code
 from oncebench.delivery.topics.settings import LARGEST, record_limit
+from oncebench.kafka_access.kept import Settings, settings_of
 from oncebench.kafka_repair.addresses import RECOVERY, Repair, flush
 
 # The column that marks a row as a rejected record, and the column's type in Spark's syntax.
@@ -51,9 +53,10 @@ _AGAIN = "A restart of the pipeline copies them again."
 # The broker refuses a record's time. Kafka's client gives the second code if the broker refuses several records.
 _TIME_REFUSED = (KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_RECORD)
 
-# One of each per worker process and cluster or topic. Spark reuses worker processes for later batches.
-_writers: dict[tuple[str, str], tuple[Producer, int]] = {}
-_originals: dict[str, Originals] = {}
+# One of each per worker process and client settings; a producer for its topic. Spark reuses worker processes for later
+# batches.
+_writers: dict[tuple[Settings, str], tuple[Producer, int]] = {}
+_originals: dict[Settings, Originals] = {}
 
 
 def without_rejected(rows: DataFrame) -> DataFrame:
@@ -66,7 +69,7 @@ class Quarantine:
 
     Args:
         topic: the quarantine topic.
-        source_topic: the input topic.
+        source_topic: the input topic; the query reads no other. Empty if the query reads no topic.
         client: librdkafka settings (`bootstrap.servers` at least).
     """
 
@@ -146,7 +149,7 @@ class Quarantine:
         records = [tuple(each) for held in self._held for each in zip(*_columns(held), strict=True)]
         self._held.clear()
         places = [(each[1], each[2]) for each in records if None not in each[1:3] and min(each[1:3]) >= 0]
-        originals = self._reader().read(self.source_topic, places) if places else {}
+        originals = self._read(places) if places else {}
         for reason, partition, offset, key, value in records:
             self._counts[reason] += 1
             ours = [(names.REASON, reason.encode()), (names.SOURCE_TOPIC, self.source_topic.encode())]
@@ -155,7 +158,7 @@ class Quarantine:
                 continue
             ours += [(names.SOURCE_PARTITION, b"%d" % partition), (names.SOURCE_OFFSET, b"%d" % offset)]
             original = originals.get((partition, offset), Original(missing=names.GONE))
-            self._send(_copy(key, value, ours, original))
+            self._send(_copy(key, value, ours, original.of(key, value)))
 
     def _send(self, whole: Copy, limit: int | None = None, repeated: bool = False) -> None:
         """Sends as much of a copy as fits into `limit` bytes; by default the topic's."""
@@ -215,17 +218,22 @@ class Quarantine:
         return LARGEST if found is None else found
 
     @property
-    def _key(self) -> tuple[str, str]:
-        return self._bootstrap_servers, self.topic
+    def _key(self) -> tuple[Settings, str]:
+        return settings_of(self.client), self.topic
 
     @property
     def _bootstrap_servers(self) -> str:
         return str(self.client["bootstrap.servers"])
 
-    def _reader(self) -> Originals:
-        if self._bootstrap_servers not in _originals:
-            _originals[self._bootstrap_servers] = Originals(self.client, FLUSH_LIMIT_S)
-        return _originals[self._bootstrap_servers]
+    def _read(self, places: list[Position]) -> dict[Position, Original]:
+        key, _ = self._key
+        if key not in _originals:
+            _originals[key] = Originals(self.client, FLUSH_LIMIT_S)
+        try:
+            return _originals[key].read(self.source_topic, places)
+        except BaseException:
+            del _originals[key]  # the next try has a new client
+            raise
 
 
 def _copy(key: bytes | None, value: bytes | None, ours: list[names.Header], original: Original) -> Copy:

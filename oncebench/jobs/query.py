@@ -92,6 +92,7 @@ def deliver(
             must stay the same as long as it exists.
         variant: how the guarantee is kept; None: the sink's default.
         quarantine: where rows whose column `quarantine` is not null are copied, see `oncebench.delivery.quarantine`.
+            The query must have that column.
         on_lost: `rewrite`, or `drop` to leave out a decided transaction that its time-out has aborted.
         accept_gap: the text of a loss that a refused start has printed, to go on without what is lost.
         input: the topic that the query reads, to be compared with the checkpoint; None: the input is not compared.
@@ -136,6 +137,11 @@ def _writer(
             f"the query has a column {COLUMN!r}, which marks rejected records, and deliver() has no quarantine to copy "
             f"them to. Give quarantine=Quarantine(topic, input topic, client), or drop the column."
         )
+    if quarantine is not None and COLUMN not in rows.columns:
+        raise RefusedStart(
+            f"deliver() has a quarantine, but the query has no column {COLUMN!r}, which marks rejected records. Give "
+            "the column this name; or leave out quarantine= if the query rejects nothing."
+        )
     tasks = tasks_per_batch(rows)
     if per_task:
         refuse_without_shuffle(rows, tasks, rows.columns[0])
@@ -152,7 +158,7 @@ def _writer(
         variant=target.support.variant,
         **sink.more,
     )
-    client = settings.kafka or (quarantine.client if quarantine else {})
+    client = settings.kafka or {}
     refuse_access(client)
     with kafka_must_answer(str(client.get("bootstrap.servers", "")), sink.sink_id), ExitStack() as on_failure:
         opened = kind.open(settings)
@@ -160,9 +166,7 @@ def _writer(
         opened.check_schema(rows.schema)
         each = deliverable(rows, opened)
         if quarantine is not None:
-            admin = AdminClient(dict(quarantine.client))
-            refuse_unfit(admin, {quarantine.topic: "the quarantine topic"}, LIMIT_S)
-            refuse_compacted(admin, quarantine.topic, "the quarantine topic")
+            _refuse_unfit_quarantine(quarantine, sink.sink_id)
         with _starting, _in_place_of_earlier(opened, target):
             journal = open_journal(target.checkpoint, identity_of(target, tasks), settings.driver)
             gaps = Gaps(journal.folder, accept_gap)
@@ -181,6 +185,17 @@ def _writer(
     watch.open_transactions = None if opens is None else partial(opens, settings)
     writer = each.writeStream.foreachBatch(_guarded(batches, target, tasks, watch))
     return in_checkpoint(writer, target.checkpoint)
+
+
+def _refuse_unfit_quarantine(quarantine: Quarantine, sink_id: str) -> None:
+    """Refuses a quarantine with a login or a topic that cannot be used. Its cluster may be another than the sink's."""
+    refuse_access(quarantine.client)
+    with kafka_must_answer(str(quarantine.client.get("bootstrap.servers", "")), sink_id):
+        admin = AdminClient(dict(quarantine.client))
+        if quarantine.source_topic:
+            refuse_unfit(admin, {quarantine.source_topic: "the input topic"}, LIMIT_S, (READ,))
+        refuse_unfit(admin, {quarantine.topic: "the quarantine topic"}, LIMIT_S)
+        refuse_compacted(admin, quarantine.topic, "the quarantine topic")
 
 
 def in_checkpoint(writer: DataStreamWriter, checkpoint: Place) -> DataStreamWriter:

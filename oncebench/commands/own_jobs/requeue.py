@@ -25,6 +25,11 @@ from oncebench.servers.kafka.external import external
     metavar="NAME",
     help="Consumer group that marks what was sent. Each group sends a record once [default: <quarantine>.requeue].",
 )
+@click.option(
+    "--leave-refused",
+    is_flag=True,
+    help="Leave copies that a topic's settings refuse, and send the others [default: stop at the first].",
+)
 @click.option("--dry-run", is_flag=True, help="Show what would be sent, and send nothing.")
 def requeue(
     kafka: KafkaAccess | None,
@@ -32,6 +37,7 @@ def requeue(
     reason: str | None,
     to: str | None,
     group: str | None,
+    leave_refused: bool,
     dry_run: bool,
 ) -> None:
     """Send rejected records back to the topic that they came from.
@@ -42,7 +48,8 @@ def requeue(
     again. A group belongs to one --reason and one --to.
 
     A copy that was cut, that lacks its headers, or that stands for a session that never ended is left. The exit code
-    is then 1.
+    is then 1. If a topic refuses a copy, because it is too large for example, the call stops. Correct the topic's
+    settings and call again, or give --leave-refused.
 
     \b
     Example:
@@ -54,13 +61,13 @@ def requeue(
         with Requeue(reached.access.client, selection) as call:
             outcomes = call.look()
             if not dry_run:
-                call.send()
+                outcomes = call.send(leave_refused=leave_refused)
     except RefusedStart as refused:
         raise UserError(str(refused), exit_code=ExitCode.USAGE) from None
     click.echo(_table(outcomes, "would be sent" if dry_run else "sent"))
     if dry_run:
         click.echo("nothing was sent: this was a dry run", err=True)
-    if any(outcome in LEFT for _, outcome in outcomes):
+    if any(outcome.startswith(LEFT) for _, outcome in outcomes):
         sys.exit(ExitCode.ERROR)
 
 

@@ -21,12 +21,16 @@ SOURCE_TIMESTAMP = "oncebench.source_timestamp"
 ORIGINAL = "oncebench.original"
 GONE = b"gone"
 NOT_READ = b"not read"
+# The record at this position has another key or value.
+OTHER = b"another record"
 # Only if the key, the value or the original's headers were cut: the lengths and the number in the original.
 KEY_BYTES = "oncebench.key_bytes"
 VALUE_BYTES = "oncebench.value_bytes"
 HEADERS_DROPPED = "oncebench.headers_dropped"
 # A record that was sent again has this one: partition/offset of the copy in the quarantine topic.
 REQUEUED_FROM = "oncebench.requeued_from"
+# The only header of a record of the quarantine topic that is a mark of `oncebench requeue`, see `marks`: the group.
+REQUEUE_GROUP = "oncebench.requeue_group"
 
 
 def split(headers: Sequence[Header]) -> tuple[tuple[Header, ...], dict[str, bytes | None]]:

@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from oncebench.delivery.copies import headers as names
 from oncebench.delivery.copies.headers import Header, split
+from oncebench.delivery.copies.marks import mark_of
 from oncebench.delivery.errors import ReadError, RefusedStart
 from oncebench.kafka_access.acls import GROUP, TOPIC, Resource, advice
 from oncebench.kafka_repair.committed import committed_offsets
@@ -25,15 +26,15 @@ from oncebench.kafka_repair.committed import committed_offsets
 LIMIT_S = 30.0
 POLL_S = 0.5
 
-# What becomes of a copy that is not sent. The first four need a person.
-NO_COPY = "left: not a copy of this version"
-NO_RECORD = "left: no single record, but a session that never ended"
-CUT = "left: cut to fit"
-INCOMPLETE = "left: headers of the original are missing"
+# What becomes of a copy that is not sent. Those that are left need a person.
+LEFT = "left: "
+NO_COPY = f"{LEFT}not a copy of this version"
+NO_RECORD = f"{LEFT}no single record, but a session that never ended"
+CUT = f"{LEFT}cut to fit"
+INCOMPLETE = f"{LEFT}headers of the original are missing"
 SENT_BEFORE = "passed over: sent before by this group"
 REPEATED = "passed over: the same record twice"
 NOTHING_SENT = "Nothing was sent."
-LEFT = frozenset({NO_COPY, NO_RECORD, CUT, INCOMPLETE})
 
 
 def group_of(quarantine: str) -> str:
@@ -47,7 +48,7 @@ class Selection:
 
     Attributes:
         quarantine: the quarantine topic.
-        group: the consumer group whose offsets mark what was sent.
+        group: the consumer group that marks what was sent.
         reason: only copies with this reason; None: all.
         to: the topic for all of them; None: each goes to its source topic.
     """
@@ -59,7 +60,7 @@ class Selection:
 
     @property
     def mark(self) -> str:
-        """The metadata of the group's offsets: offsets of another selection would skip copies."""
+        """The selection as the group's marks have it: marks of another selection would skip copies."""
         return json.dumps({"reason": self.reason, "to": self.to})
 
 
@@ -92,7 +93,8 @@ class Letters:
     """The copies of a quarantine topic, from its beginning to its end at the start.
 
     Attributes:
-        stored: the group's offsets with their metadata, by partition, at the start.
+        stored: the group's offsets with their metadata, by partition, at the start. Kafka deletes old ones (-1).
+        recorded: by partition, the group's newest mark in the topic with its selection; missing if it has none.
         marks: by partition, the first copy that the group has not dealt with.
 
     Raises:
@@ -117,14 +119,18 @@ class Letters:
         except KafkaException as error:
             raise _silent(topic, error.args[0].str()) from error
         self.stored = self.stored_now()
-        for offset, metadata in self.stored.values():
+        self.recorded = self._recorded()
+        for offset, metadata in (*self.stored.values(), *self.recorded.values()):
             if offset >= 0 and metadata != selection.mark:
                 raise RefusedStart(
                     f"group {selection.group!r} marks what another call has sent: {metadata or 'any copies'}. "
                     f"This call selects {selection.mark}. Give it a group of its own with --group. A new group sends "
                     "every copy that it selects, also those that another group has sent."
                 )
-        self.marks = {partition: max(0, offset) for partition, (offset, _) in self.stored.items()}
+        self.marks = {
+            partition: max(0, offset, self.recorded.get(partition, (0, ""))[0])
+            for partition, (offset, _) in self.stored.items()
+        }
 
     def stored_now(self) -> dict[int, tuple[int, str]]:
         """Returns the group's offsets with their metadata, by partition. Waits until its transactions have ended.
@@ -178,6 +184,8 @@ class Letters:
         """
         marks, seen = dict(self.marks), set[bytes]()
         for message in self._messages():
+            if mark_of(message) is not None:
+                continue
             theirs, ours = split(message.headers() or [])
             if self.selection.reason is not None and as_text(ours.get(names.REASON)) != self.selection.reason:
                 continue
@@ -190,6 +198,14 @@ class Letters:
                 yield Letter(message, theirs, ours, outcome)
             elif not outcome:
                 yield Letter(message, theirs, ours, SENT_BEFORE)
+
+    def _recorded(self) -> dict[int, tuple[int, str]]:
+        found = {}
+        for message in self._messages():
+            mark = mark_of(message)
+            if mark is not None and mark.group == self.selection.group:
+                found[message.partition()] = mark.next, mark.selection
+        return found
 
     def _messages(self) -> Iterator[Message]:
         topic = self.selection.quarantine

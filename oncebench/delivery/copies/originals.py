@@ -10,6 +10,7 @@ copy without its headers may not be readable.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -19,7 +20,7 @@ from typing import Any
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from oncebench.delivery.copies.headers import GONE, NOT_READ, Header
+from oncebench.delivery.copies.headers import GONE, NOT_READ, OTHER, Header
 from oncebench.delivery.errors import DeliveryFailed
 from oncebench.delivery.topics.check import APPEARS_S, PAUSE_S
 from oncebench.kafka_repair.addresses import RECOVERY, Repair
@@ -65,11 +66,25 @@ class Original:
         headers: all of them, in their order.
         timestamp_ms: epoch ms; None if the record has none.
         missing: why the record could not be read; empty if it was.
+        content: digest of its key and value.
     """
 
     headers: tuple[Header, ...] = ()
     timestamp_ms: int | None = None
     missing: bytes = b""
+    content: bytes = b""
+
+    def of(self, key: bytes | None, value: bytes | None) -> Original:
+        """Returns this original for a rejected record; without headers and timestamp if it is another record."""
+        return self if self.missing or self.content == content_of(key, value) else Original(missing=OTHER)
+
+
+def content_of(key: bytes | None, value: bytes | None) -> bytes:
+    """Returns a digest of a key and a value."""
+    found = hashlib.blake2b(digest_size=16)
+    for part in (key, value):
+        found.update(b"-" if part is None else b"%d:%b" % (len(part), part))
+    return found.digest()
 
 
 class Originals:
@@ -192,4 +207,5 @@ def _all(offsets: Iterable[int], why: bytes) -> Iterator[tuple[int, Original]]:
 def _original(message: Message) -> Original:
     kind, timestamp_ms = message.timestamp()
     known = kind != TIMESTAMP_NOT_AVAILABLE
-    return Original(tuple(message.headers() or ()), timestamp_ms if known else None)
+    content = content_of(message.key(), message.value())
+    return Original(tuple(message.headers() or ()), timestamp_ms if known else None, content=content)

@@ -163,7 +163,8 @@ class ObjectStore:
 
     @property
     def _client(self) -> Any:
-        return _client(self.bucket)
+        login = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_")))
+        return _client(self.bucket, login)
 
     def _answered(self, request: Callable[[], _Result], what: str) -> _Result:
         """Repeats a request until it is answered.
@@ -209,7 +210,8 @@ def address() -> tuple[str, str]:
 
 
 @cache
-def _client(bucket: str) -> Any:
+def _client(bucket: str, _login: tuple[tuple[str, str], ...]) -> Any:
+    """Returns the client of a bucket; a new one after the environment has changed, from which it reads its login."""
     from obstore.store import S3Store  # noqa: PLC0415  (an extra)
 
     endpoint, region = address()

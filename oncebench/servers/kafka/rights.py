@@ -171,7 +171,8 @@ class Requeue:
         group, target = self.group or group_of(self.quarantine), Resource(TOPIC, self.target)
         without = "the command does not know the limit of the topic, which may refuse large records and batches"
         return [
-            Right("Read", Resource(TOPIC, self.quarantine), "reads the copies, and stores what was sent"),
+            Right("Read", Resource(TOPIC, self.quarantine), "reads the copies and marks"),
+            Right("Write", Resource(TOPIC, self.quarantine), "stores marks that do not expire"),
             Right("Read", Resource(GROUP, group), "stores what was sent"),
             Right("Write", Resource(TRANSACTIONAL_ID, group), "writes in transactions"),
             Right("Write", target, "sends the records"),

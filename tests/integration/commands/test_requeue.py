@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
+from oncebench.delivery.copies import requeue
 from oncebench.delivery.copies.letters import Selection, group_of
 from oncebench.delivery.copies.requeue import MOST_IN_TRANSACTION, Requeue
 from oncebench.delivery.errors import DeliveryFailed
@@ -69,6 +70,11 @@ class World:
     def returned(self, topic: str | None = None) -> list[bytes | None]:
         """The values in the source after those that were sent first, or in another topic."""
         return self.rows(topic or self.source).value[0 if topic else self.sent :]
+
+    def forget(self, group: str) -> None:
+        """Deletes a group with its offsets."""
+        admin = self.kafka.admin()
+        admin.delete_consumer_groups([group])[group].result(LIMIT_S)
 
     def requeue(self, *words: str) -> tuple[int, str, str]:
         """Exit code, stdout and stderr."""
@@ -205,6 +211,35 @@ def test_a_target_that_refuses_a_record_gets_none_and_a_later_call_sends_all(kaf
     assert sorted(len(value or b"") for value in world.returned(small)) == [2, 2, 5_000]
 
 
+def test_copies_that_a_topic_refuses_can_be_left(kafka: KafkaBroker) -> None:
+    world = World(kafka)
+    large = {3, 4, 7}
+    world.send(*({"key": b"k", "value": b"v" * (5_000 if at in large else at)} for at in range(10)))
+    world.reject("bad", *range(10))
+    small = kafka.fresh_topic("small", 2, {"max.message.bytes": "2000"})
+    code, _, err = world.requeue("--to", small)
+    assert (code, "or give --leave-refused" in err) == (1, True)
+    code, out, _ = world.requeue("--to", small, "--leave-refused")
+    assert (code, out.splitlines()[1:]) == (1, [
+        f"bad          3  left: topic {small} refuses it (Broker: Message size too large)",
+        f"bad          7  sent to {small}",
+    ])  # fmt: skip
+    assert sorted(len(value or b"") for value in world.returned(small)) == [0, 1, 2, 5, 6, 8, 9]
+    world.forget(group_of(world.bad))
+    code, out, _ = world.requeue("--to", small)
+    assert (code, out.splitlines()[1:]) == (0, ["bad         10  passed over: sent before by this group"])
+
+
+def test_copies_with_a_refused_time_can_be_left(kafka: KafkaBroker) -> None:
+    world = World(kafka)
+    world.send(*numbered(3))
+    world.reject("bad", 0, 1, 2)
+    recent = kafka.fresh_topic("recent", 1, {"message.timestamp.before.max.ms": "3600000"})
+    code, out, _ = world.requeue("--to", recent, "--leave-refused")
+    assert (code, f"bad          3  left: topic {recent} refuses it" in out) == (1, True)
+    assert world.returned(recent) == []
+
+
 def test_a_record_as_large_as_its_topic_allows_comes_back(kafka: KafkaBroker) -> None:
     world = World(kafka, source={"max.message.bytes": "2000"})
     world.send({"value": b"v" * 1_925})
@@ -224,6 +259,71 @@ def test_more_copies_than_a_transaction_holds_all_come_back(kafka: KafkaBroker) 
     )
     assert "no copies" not in world.requeue()[1]
     assert len(world.returned()) == 2 * MOST_IN_TRANSACTION
+
+
+def test_a_call_that_dies_early_takes_no_marks_back(kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(kafka)
+    world.send(*numbered(3))
+    world.reject("bad", 0, 1, 2)
+    assert world.requeue()[0] == 0
+    transaction = Requeue._transaction
+
+    def dies_after_one(*arguments: Any) -> None:
+        transaction(*arguments)
+        raise DeliveryFailed("dies")
+
+    monkeypatch.setattr(requeue, "MOST_IN_TRANSACTION", 1)
+    monkeypatch.setattr(Requeue, "_transaction", dies_after_one)
+    with Requeue(world.client, Selection(world.bad, group_of(world.bad))) as call:
+        call.look()
+        with pytest.raises(DeliveryFailed, match="dies"):
+            call.send()
+    assert world.requeue()[0] == 0
+    assert world.returned() == [b"v0", b"v1", b"v2"]
+
+
+def test_a_group_whose_offsets_have_expired_sends_nothing_again(kafka: KafkaBroker) -> None:
+    """Kafka deletes the offsets of a group without members after a week."""
+    world = World(kafka)
+    world.send(*numbered(3))
+    world.reject("bad", 0)
+    world.reject("never-ended", None)
+    assert world.requeue()[0] == 1
+    world.forget(group_of(world.bad))
+    code, out, _ = world.requeue("--dry-run")
+    assert (code, out.splitlines()[1:]) == (0, ["bad          1  passed over: sent before by this group"])
+    code, _, err = world.requeue("--reason", "bad")
+    assert (code, "marks what another call has sent" in err) == (2, True)
+    world.reject("bad", 1)
+    assert world.requeue()[0] == 0
+    assert world.returned() == [b"v0", b"v1"]
+    world.forget(group_of(world.bad))
+    assert world.requeue("--reason", "bad", "--group", "another")[0] == 0
+    assert world.returned() == [b"v0", b"v1", b"v0", b"v1"]
+
+
+def test_a_call_without_new_copies_writes_no_mark(kafka: KafkaBroker) -> None:
+    world = World(kafka)
+    world.send(*numbered(1))
+    world.reject("bad", 0)
+    for _ in range(3):
+        assert world.requeue()[0] == 0
+    assert len(world.rows(world.bad)) == 2
+
+
+def test_offsets_without_marks_are_recorded(kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Earlier versions wrote no marks."""
+    world = World(kafka)
+    world.send(*numbered(2))
+    world.reject("bad", 0, 1)
+    with monkeypatch.context() as earlier, Requeue(world.client, Selection(world.bad, group_of(world.bad))) as call:
+        earlier.setattr(Requeue, "_record_mark", lambda *_: None)
+        call.look()
+        call.send()
+    assert world.requeue()[0] == 0
+    world.forget(group_of(world.bad))
+    assert world.requeue()[0] == 0
+    assert world.returned() == [b"v0", b"v1"]
 
 
 def test_of_two_calls_at_once_one_sends_and_the_other_says_call_again(kafka: KafkaBroker) -> None:

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, Producer, TopicPartition
 
 from oncebench.delivery import quarantine
-from oncebench.delivery.copies.originals import MOST_READ_OVER, Original, Originals
+from oncebench.delivery.copies.originals import MOST_READ_OVER, Original, Originals, content_of
 from oncebench.delivery.errors import DeliveryFailed
 from oncebench.delivery.quarantine import Quarantine
 from oncebench.servers.kafka.broker import KafkaBroker
@@ -113,13 +113,24 @@ def test_a_record_that_was_deleted_is_copied_and_its_headers_are_reported_as_gon
     assert world.copies().value == [b"v"] * 3
 
 
+def test_a_record_of_another_topic_gets_no_headers_of_the_input(kafka: KafkaBroker) -> None:
+    world = World(kafka)
+    world.send(*numbered(1))
+    world.quarantine.copy(rejected([("bad", 0, 0, b"k", b"of another topic")]))
+    world.quarantine.flush()
+    (ours,) = world.ours()
+    assert (ours["original"], "n" in ours) == (b"another record", False)
+    assert world.copies().value == [b"of another topic"]
+
+
 def test_positions_that_never_were_are_reported_as_gone(kafka: KafkaBroker) -> None:
     world = World(kafka)
     world.send(*numbered(2))
     originals = Originals(world.client, LIMIT_S)
     gone = Original(missing=b"gone")
     found = originals.read(world.input, [(0, 1), (0, 2), (0, 99)])
-    assert found == {(0, 1): Original((("n", b"1"),), CREATED_MS + 1), (0, 2): gone, (0, 99): gone}
+    record = Original((("n", b"1"),), CREATED_MS + 1, content=content_of(b"k", b"v"))
+    assert found == {(0, 1): record, (0, 2): gone, (0, 99): gone}
     assert originals.read(world.input, [(7, 0)]) == {(7, 0): gone}
     assert originals.read("there-is-none", [(0, 0)]) == {(0, 0): gone}
 

@@ -102,7 +102,7 @@ def requeue(case: Case) -> Outcome:
     case.guarded.broker.create_topic(f"{case.topic}-back", PARTITIONS)
     client = {"bootstrap.servers": case.guarded.broker.bootstrap_servers}
     quarantine = Quarantine(case.topic, case.topic, client)
-    quarantine.copy(rejected([("any", 0, 0, b"k", b"v")]))
+    quarantine.copy(rejected([("any", 0, 0, None, b"first")]))
     quarantine.flush()
     return case.asks("requeue", "--quarantine", case.topic, "--reason", "any", "--to", f"{case.topic}-back")
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from oncebench.delivery.batch import check_columns, deliverable
 from oncebench.delivery.contract import Sink
@@ -19,6 +19,25 @@ from pipeline import rows as job_rows
 def rows(*names: str) -> Any:
     """The part of a DataFrame that the check uses."""
     return SimpleNamespace(schema=StructType([StructField(name, StringType()) for name in names]))
+
+
+# quarantine.TYPE
+MARK = StructType(
+    [
+        StructField("reason", StringType()),
+        StructField("source_partition", IntegerType()),
+        StructField("source_offset", LongType()),
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+    ]
+)
+
+
+@pytest.mark.parametrize("name", ["Quarantine", "QUARANTINE"])
+def test_a_quarantine_column_in_upper_case_is_refused(name: str) -> None:
+    with pytest.raises(RefusedStart, match=f"column '{name}' .* Rename the column"):
+        check_columns(StructType([StructField("id", StringType()), StructField(name, MARK)]))
+    check_columns(StructType([StructField("id", StringType()), StructField("quarantine", MARK)]))
 
 
 class Encoding(Sink):

@@ -9,11 +9,11 @@ import pytest
 from confluent_kafka import KafkaError
 
 from oncebench.delivery.copies import originals
-from oncebench.delivery.copies.headers import GONE, NOT_READ
-from oncebench.delivery.copies.originals import Original, Originals
+from oncebench.delivery.copies.headers import GONE, NOT_READ, OTHER
+from oncebench.delivery.copies.originals import Original, Originals, content_of
 
 HEADERS = (("n", b"1"),)
-FOUND, NO_RECORD = Original(HEADERS, 5), Original(missing=GONE)
+FOUND, NO_RECORD = Original(HEADERS, 5, content=content_of(None, b"v")), Original(missing=GONE)
 
 
 class Record:
@@ -33,6 +33,12 @@ class Record:
 
     def headers(self) -> list[tuple[str, bytes]]:
         return list(HEADERS)
+
+    def key(self) -> None:
+        return None
+
+    def value(self) -> bytes:
+        return b"v"
 
 
 def end(offset: int) -> Record:
@@ -103,3 +109,13 @@ def test_what_the_reader_has_passed_at_the_end_is_gone_and_what_is_behind_the_en
 ) -> None:
     client = Client([Record(3), end(10)])
     assert read(monkeypatch, client, 3, 9, 10, 12) == [FOUND, NO_RECORD, NO_RECORD, NO_RECORD]
+
+
+@pytest.mark.parametrize("key_and_value", [(None, b"other"), (None, None), (b"", b"v"), (b"v", None)])
+def test_an_original_is_not_of_another_record(
+    monkeypatch: pytest.MonkeyPatch, key_and_value: tuple[bytes | None, bytes | None]
+) -> None:
+    (found,) = read(monkeypatch, Client([Record(3)]), 3)
+    assert found.of(None, b"v") == found
+    assert found.of(*key_and_value) == Original(missing=OTHER)
+    assert NO_RECORD.of(*key_and_value) == NO_RECORD

@@ -1,26 +1,27 @@
-"""A requeue learns the limits of its targets before it sends anything."""
+"""A transaction of requeue ends long before Kafka aborts it, however large the copies are."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from oncebench.delivery.copies.letters import Selection
-from oncebench.delivery.copies.requeue import Requeue
-from oncebench.delivery.errors import ReadError
-from oncebench.delivery.topics import settings
+from oncebench.delivery.copies.letters import Letter
+from oncebench.delivery.copies.requeue import MOST_BYTES, MOST_IN_TRANSACTION, portions
 
-# Nobody listens there.
-NOBODY: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:9", "log_level": 0}
+MB = 1_000_000
 
 
-def test_a_limit_that_kafka_does_not_tell_in_time_ends_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "LIMIT_S", 0.2)
-    call = Requeue.__new__(Requeue)  # its consumer would wait for the quarantine topic first
-    call._client, call._selection, call._targets = NOBODY, Selection("bad", "bad.requeue"), {}
-    letter = SimpleNamespace(reason="late", outcome="", source_topic="orders")
-    call._letters = SimpleNamespace(read=lambda: [letter], partitions=lambda *_: 1)  # type: ignore[assignment]
-    with pytest.raises(ReadError, match="topic orders"):
-        call.look()
+def copies(count: int, size: int) -> list[Letter]:
+    message = SimpleNamespace(key=lambda: None, value=lambda: b"v" * size)
+    return [Letter(message, (), {}) for _ in range(count)]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "most"),
+    [(0, 1, 0), (2_500, 10, MOST_IN_TRANSACTION), (100, MB, MOST_BYTES // MB + 1), (3, 2 * MOST_BYTES, 1)],
+)
+def test_transactions_are_limited_in_copies_and_bytes(count: int, size: int, most: int) -> None:
+    found = list(portions(copies(count, size)))
+    assert sum(map(len, found)) == count
+    assert max(map(len, found), default=0) == most

@@ -141,3 +141,11 @@ def test_the_journal_and_spark_sign_for_one_region(
             STORE.names()
     assert f"/{region}/s3/" in seen[0]
     assert spark_settings(STORE)["spark.hadoop.fs.s3a.endpoint.region"] == region
+
+
+def test_a_changed_login_gets_a_new_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = objects.ObjectStore("bucket", "prefix")
+    first = store._client
+    assert store._client is first
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "changed")
+    assert store._client is not first

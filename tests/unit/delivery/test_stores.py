@@ -70,7 +70,7 @@ def tried_twice_by_the_client(put: Callable[[], Any]) -> None:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     found = Server()
-    monkeypatch.setattr(objects, "_client", lambda _bucket: found)
+    monkeypatch.setattr(objects, "_client", lambda _bucket, _login: found)
     monkeypatch.setattr(objects, "_PAUSE_S", 0.0)
     return found
 

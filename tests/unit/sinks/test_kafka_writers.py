@@ -136,9 +136,9 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return Recorded.made
 
 
-def appended(servers: str, acknowledged: bool, *records: bytes, topic: str = "out") -> None:
+def appended(servers: str, acknowledged: bool, *records: bytes, topic: str = "out", **login: str) -> None:
     rows = pa.record_batch({"key": [b"k"] * len(records), "value": list(records)})
-    writer = Appender({"bootstrap.servers": servers}, Target(topic, servers), acknowledged)
+    writer = Appender({"bootstrap.servers": servers, **login}, Target(topic, servers), acknowledged)
     writer.write(cast("Any", Task()), iter([rows] if records else []))
 
 
@@ -146,6 +146,12 @@ def test_each_cluster_has_a_producer_of_its_own(recorded: list[dict[str, Any]]) 
     for servers in ("one:1", "other:1", "one:1"):
         appended(servers, True)
     assert [made["bootstrap.servers"] for made in recorded] == ["one:1", "other:1"]
+
+
+def test_each_login_has_a_producer_of_its_own(recorded: list[dict[str, Any]]) -> None:
+    for user, password in (("one", "a"), ("other", "a"), ("one", "a"), ("one", "changed")):
+        appended("one:1", True, **{"sasl.username": user, "sasl.password": password})
+    assert [made["sasl.username"] for made in recorded] == ["one", "other", "one"]
 
 
 def test_each_topic_has_a_producer_of_its_own(recorded: list[dict[str, Any]]) -> None:

@@ -13,14 +13,15 @@ from confluent_kafka import KafkaException, Producer
 
 from oncebench.delivery.contract import TaskView
 from oncebench.delivery.topics.settings import producer_sizes
+from oncebench.kafka_access.kept import Settings, settings_of
 from oncebench.kafka_repair.addresses import RECOVERY
 from oncebench.kafka_repair.addresses import flush as sent_and_answered
 from oncebench.sinks.kafka.rows.produce import COMMON, FLUSH_LIMIT_S, Reports, Target, flush, produce_all, refused
 
 _log = logging.getLogger(__name__)
-# One per worker process, cluster, topic (which limits the sizes) and kind of acknowledgement. Spark reuses worker
-# processes for later batches.
-_appenders: dict[tuple[str, str, bool], Producer] = {}
+# One per worker process, client settings, topic (which limits the sizes) and kind of acknowledgement. Spark reuses
+# worker processes for later batches.
+_appenders: dict[tuple[Settings, str, bool], Producer] = {}
 
 
 @dataclass(frozen=True)
@@ -72,5 +73,5 @@ class Appender:
         return _appenders[self._key]
 
     @property
-    def _key(self) -> tuple[str, str, bool]:
-        return str(self.client["bootstrap.servers"]), self.target.topic, self.acknowledged
+    def _key(self) -> tuple[Settings, str, bool]:
+        return settings_of(self.client), self.target.topic, self.acknowledged

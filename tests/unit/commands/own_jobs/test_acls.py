@@ -58,7 +58,7 @@ def test_requeue_reads_the_quarantine_and_writes_the_other_topic_in_its_group() 
     for more, group in (((), "bad.requeue"), (("--group", "again"), "again")):
         granted = [line.split("User:orders ")[1] for line in printed(*asked, *more) if line.startswith("kafka")]
         assert granted == [
-            "--operation Read --topic bad", f"--operation Read --group {group}",
+            "--operation Read --operation Write --topic bad", f"--operation Read --group {group}",
             f"--operation Write --transactional-id {group}", "--operation Write --topic orders",
         ]  # fmt: skip
 
