@@ -7,8 +7,8 @@ Exit codes:
 - 2: the config is wrong.
 
 The first signal stops sending and waits for Kafka's answers; a second signal stops the waiting. `oncebench` sends the
-second one halfway to the kill. The last line of the
-status file is the summary, unless the load could not start.
+second one after half of the time that it waits before it kills the process. The last line of the status file is the
+summary, unless the load could not start.
 """
 
 import signal

@@ -287,7 +287,9 @@ def _few_unseen(findings: Findings) -> bool:
 
 def _unseen(findings: Findings) -> tuple[str, ...]:
     unseen, visible = findings.latency.unseen, findings.rows["visible_distinct"]
-    return (f"the observer never saw {unseen} of {visible} visible rows",) if unseen else ()
+    return (
+        (f"the observer never saw {unseen} of {visible} visible rows. They count as the latest ones",) if unseen else ()
+    )
 
 
 def _interrupted(findings: Findings, record: Record) -> str | None:

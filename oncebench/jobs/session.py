@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 
 from pyspark.sql import DataFrame
 
@@ -133,8 +132,8 @@ def refuse_shown_secrets(rows: DataFrame, variables: Sequence[str]) -> None:
     if shown:
         raise RefusedStart(
             f"Spark shows the setting {shown[0]} in its web page and its event log, and its URI has a password. Remove "
-            f"the password from the URI, and set it as {EXECUTORS}PGPASSWORD, which Spark hides. Or write the URI in "
-            "the form host=... password=..., which Spark hides too."
+            f"the password from the URI, and set it as {EXECUTORS}PGPASSWORD, which Spark hides. Or let {REDACTION} "
+            "match the setting's name."
         )
 
 
@@ -142,10 +141,11 @@ def shown_secrets(variables: Sequence[str], settings: Mapping[str, str]) -> list
     """Returns the names of executors' variables that have a password in a URI and that Spark does not hide."""
     names = [f"{EXECUTORS}{variable}" for variable in variables]
     found = [name for name in names if _PASSWORD_IN_URI.search(settings.get(name, ""))]
-    pattern = settings.get(REDACTION, REDACTED)
-    with suppress(re.error):  # a pattern that only Java reads: nobody can say here what it hides
-        return [name for name in found if not re.search(pattern, f"{name}\n{settings[name]}")]
-    return found
+    try:
+        hides = re.compile(settings.get(REDACTION, REDACTED)).search
+    except re.error:  # a pattern that only Java reads: what it hides is not known here
+        return []
+    return [name for name in found if not hides(name) and not hides(settings[name])]
 
 
 def wrong_at_start(master: str, settings: Mapping[str, str]) -> list[str]:

@@ -11,8 +11,9 @@ The schemas:
 - 3: prices count until the load is drained, and each process's use counts once. A batch ends at the time that Spark
   reports, not when its line was written. A time stamp in ms stands for the middle of its millisecond.
 - 4: throughput, batches and prices of a flat-out load count from the end of the warm-up on. It begins with the query.
-- 5: prices of a flat-out load count until its last row is visible. Before, they counted until the pipeline had reported
-  everything as read. For Spark these are the same moment within 2 %. Flink reports up to two checkpoints later.
+- 5: the processor time of a flat-out load counts until its last row is visible. Before, it counted until the pipeline
+  had reported everything as read. For Spark these are the same moment within 2 %. Flink reports up to two checkpoints
+  later.
 """
 
 from __future__ import annotations

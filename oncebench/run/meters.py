@@ -1,8 +1,9 @@
 """Measures the resources of a run's components and the bytes of its checkpoint.
 
-Promise: resources count from the mark at the load's start until everything is drained; those of a flat-out load until
-its last row is visible. So the end of a process and the reads of the audit are not included. A component has the same
-name everywhere. Limit: the suite did not start the user's own servers, so their use is not measured.
+Promise: resources count from the mark at the load's start until everything is drained; the use of processes in a
+flat-out load until its last row is visible. So the end of a process and the reads of the audit are not included. A
+component has the same name everywhere. Limit: the suite did not start the user's own servers, so their use is not
+measured.
 """
 
 from __future__ import annotations

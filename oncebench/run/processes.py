@@ -95,7 +95,7 @@ class RunProcesses:
     def stop(self, kind: str) -> None:
         """Stops the children of a kind gently and together, or kills them after STOP_LIMIT_S.
 
-        Half of that time before, a second SIGTERM ends a generator's wait for Kafka's answers.
+        After half of that time, a second SIGTERM ends a generator's wait for Kafka's answers.
         """
         self.died()  # what has ended by now was not stopped
         self._stopped.add(kind)

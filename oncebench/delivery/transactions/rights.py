@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import stat
 import uuid
 from pathlib import Path
@@ -28,8 +30,20 @@ def refuse_unreadable(journal: Place) -> None:
             made, owner = probe.stat(), journal.stat().st_uid
         finally:
             probe.unlink(missing_ok=True)
-    if made.st_uid != owner and not made.st_mode & stat.S_IROTH:
+    if not readable(made, owner):
         raise RefusedStart(
             f"{journal} belongs to user id {owner}, and the job with this id could not read what this command writes "
             "there. Nothing was changed. Run the command as that user, or with umask 022."
         )
+
+
+def readable(file: os.stat_result, user: int) -> bool:
+    """Whether a user may read a file: as its owner, in its group, or as anybody."""
+    if file.st_uid == user or file.st_mode & stat.S_IROTH:
+        return True
+    try:
+        entry = pwd.getpwuid(user)
+        groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
+    except (KeyError, OSError):  # a user that this machine does not know, as in a container
+        return False
+    return bool(file.st_mode & stat.S_IRGRP) and file.st_gid in groups

@@ -45,7 +45,7 @@ _DEFAULTS: Mapping[str, Any] = Cell("", "", "").as_json()
 _OWN = ("guarantee", "variant", "seed")
 # The schemas of reports since which batches, checkpoint and prices follow the present rules. Schema 4 changed them only
 # for a flat-out load, and schema 5 only for a flat-out load of an engine without batches.
-_SAME_RULES_SINCE, _SAME_RULES_FLAT_OUT, _SAME_RULES_OTHER_ENGINES = 3, 4, 5
+_SAME_RULES_SINCE, _SAME_RULES_FLAT_OUT, SAME_RULES_OTHER_ENGINES = 3, 4, 5
 SCHEMA, MACHINE, ENGINE = "schema", "machine", "engine"
 _LOCAL_PORT = re.compile(r"\b(localhost|127(?:\.\d+){3}):\d+")
 # This field follows from the rate and from the swept field.
@@ -123,7 +123,7 @@ def _same_rules_since(report: Report, engine: str) -> int:
     """The schema since which the figures of such a run follow the present rules."""
     if not flat_out(report):
         return _SAME_RULES_SINCE
-    return _SAME_RULES_FLAT_OUT if engine == SPARK.name else _SAME_RULES_OTHER_ENGINES
+    return _SAME_RULES_FLAT_OUT if engine == SPARK.name else SAME_RULES_OTHER_ENGINES
 
 
 def machine_of(report: Report) -> str | None:

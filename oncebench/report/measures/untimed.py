@@ -1,6 +1,7 @@
-"""Removes the figures of a run whose clock was moved: times between events that two clocks have seen.
+"""Removes the figures of a run whose clock was moved: times between events that two clocks have seen, and prices.
 
-Promise: every such figure becomes null, because nobody knows which of them the movement changed. Counts stay.
+Promise: every such figure becomes null, because it is not known which of them the movement changed. Counts stay, and so
+do durations that Spark measures itself, by the monotonic clock.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from oncebench.report.measures.recovery import Recovery
 
 
 def without_times(report: dict[str, Any]) -> dict[str, Any]:
-    """Returns the report with null for latencies, throughput and recoveries, and with an empty timeline."""
+    """Returns the report with null for latencies, throughput, recoveries and prices, and with an empty timeline."""
     nothing = Distribution().to_json()
     return {
         **report,
@@ -21,6 +22,7 @@ def without_times(report: dict[str, Any]) -> dict[str, Any]:
         "latency_curve_ms": None,
         "timeline": {},
         "steadiness": dict.fromkeys(report["steadiness"]),
+        **dict.fromkeys(("bottleneck", "price", "cpu_s_per_million_events", "pipeline_cpu_s_per_million_events")),
         "recovery": Recovery().as_json(),
         "faults": [{**fault, "recovery": None} for fault in report["faults"]],
     }

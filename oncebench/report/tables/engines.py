@@ -17,6 +17,7 @@ from typing import Any
 
 from oncebench.audit.verdict import Verdict
 from oncebench.lab.engine import SPARK
+from oncebench.report.comparisons.paired import SAME_RULES_OTHER_ENGINES
 from oncebench.report.configuration import engine_name
 from oncebench.report.measures.metrics import Getter, field, has_speed, latency
 from oncebench.report.outcome import broken_by
@@ -40,8 +41,6 @@ _SPREADS, _TO = 5, " to "
 _EVENTS_PER_S: Getter = field("throughput", "events_per_s")
 # Processor time per event of engine and broker: seconds per million are microseconds per one.
 _CPU_US: Getter = field("cpu_s_per_million_events")
-# Since this schema, the processor time of a flat-out load ends with the last row under every engine.
-_CPU_SINCE = 5
 
 
 @dataclass(frozen=True)
@@ -185,7 +184,7 @@ def _figures(reports: Sequence[Report]) -> tuple[str, ...]:
 
 def _cpu_us_flat_out(report: Report) -> float | None:
     """Processor time per event; None for an older run of a peer, which counted time after the last row too."""
-    return _CPU_US(report) if is_of_spark(report) or report.get("schema", 1) >= _CPU_SINCE else None
+    return _CPU_US(report) if is_of_spark(report) or report.get("schema", 1) >= SAME_RULES_OTHER_ENGINES else None
 
 
 def _recoveries_s(killed: Iterable[Report]) -> Iterator[float]:

@@ -68,6 +68,6 @@ def _trouble(connection: psycopg.Connection, names: Names, needed: int) -> str:
     return (
         f"two-phase needs {needed} prepared transactions per batch, but max_prepared_transactions is {allowed[0]}, and "
         f"others hold {len(taken)} of them: {', '.join(shown)}. All are in pg_prepared_xacts: end the orphans with "
-        f"ROLLBACK PREPARED or COMMIT PREPARED in their database, but {OF_JOBS}. Or raise max_prepared_transactions, "
+        f"ROLLBACK PREPARED or COMMIT PREPARED in their database ({OF_JOBS}). Or raise max_prepared_transactions, "
         f"or take the variant idempotent {NEW_JOB}."
     )

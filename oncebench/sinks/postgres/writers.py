@@ -167,7 +167,7 @@ class Appender:
             return DeliveryFailed(
                 f"{where}: another transaction locks what this one must write ({error_text(error)}). The next start "
                 f"ends those of sink_id {self.names.sink_id} (application_name {self.names.application_prefix}...); "
-                f"end another's yourself (pg_stat_activity and pg_prepared_xacts list them), {OF_JOBS}. {RESTART}"
+                f"end another's yourself (pg_stat_activity and pg_prepared_xacts list them; {OF_JOBS}). {RESTART}"
             )
         code = "" if error.sqlstate is None else f", SQLSTATE {error.sqlstate}"
         text = f"{where}: PostgreSQL did not take the rows: {error_text(error)}{code}"

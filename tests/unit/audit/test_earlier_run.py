@@ -68,6 +68,7 @@ def test_a_run_whose_clock_was_moved_has_counts_and_no_times(folder: Path, moved
     assert {value for each in figures for value in each.values()} == {None, 0}  # n and negative are numbers
     assert [fault["recovery"] for fault in report["faults"]] == [None]
     assert (report["latency_curve_ms"], report["timeline"]) == (None, {})
+    assert (report["price"], report["cpu_s_per_million_events"], report["bottleneck"]) == (None, None, None)
 
 
 def test_an_earlier_run_without_one_of_its_rows_is_broken(folder: Path) -> None:

@@ -177,9 +177,9 @@ def test_a_run_whose_observer_saw_too_few_of_the_rows_is_unknown() -> None:
     table = record.observed.table
     blind = table.set_column(3, table.schema.field(3), [[0] * table.num_rows])
     for seen, says in ((table[:0], "200 of 200"), (blind, "200 of 200"), (table[3:], "3 of 200")):
-        expected = (Verdict.UNKNOWN, f"the observer never saw {says} visible rows")
+        expected = (Verdict.UNKNOWN, f"the observer never saw {says} visible rows. They count as the latest ones")
         assert verdict_of(replace(record, observed=Stream(seen, complete=True))) == expected
-    note = "the observer never saw 2 of 200 visible rows"
+    note = "the observer never saw 2 of 200 visible rows. They count as the latest ones"
     assert verdict_of(replace(record, observed=Stream(table[2:], complete=True))) == (Verdict.KEPT, note)
 
 

@@ -20,7 +20,7 @@ from oncebench.delivery.journal import Identity, look_into, open_journal
 from oncebench.delivery.transactions.alive import living_driver
 from oncebench.delivery.transactions.decided import ABORT, COMMIT, Decision, Judged, judge
 from oncebench.delivery.transactions.left import ENDING, HANGING, LOST, OPEN, PREPARED, Left
-from oncebench.delivery.transactions.rights import refuse_unreadable
+from oncebench.delivery.transactions.rights import readable, refuse_unreadable
 from oncebench.delivery.transactions.trace import note_ended
 from tests import ROOT
 
@@ -206,6 +206,12 @@ def test_a_user_whose_entries_the_job_cannot_read_is_refused(
     os.umask(0o022)
     refuse_unreadable(folder)
     assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize(("group", "mode", "may"), [(0, 0o640, True), (0, 0o600, False), (4711, 0o640, False)])
+def test_the_jobs_group_may_read_an_entry(group: int, mode: int, may: bool) -> None:
+    entry: Any = SimpleNamespace(st_uid=4711, st_gid=group, st_mode=mode)
+    assert readable(entry, user=0) == may
 
 
 def test_an_entry_of_another_user_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,6 +83,9 @@ def test_a_password_that_spark_shows_is_found() -> None:
         {DSN: "host=db user=me password=hunter2"},
         {DSN: "postgresql://db/orders?user=me&password=hunter2"},
         {**WITH_PASSWORD, "spark.redaction.regex": "(?i)password|ONCEBENCH_"},
+        {**WITH_PASSWORD, "spark.redaction.regex": r"^spark\.executorEnv\.ONCEBENCH_POSTGRES$"},
+        {**WITH_PASSWORD, "spark.redaction.regex": "^postgresql://"},
+        {**WITH_PASSWORD, "spark.redaction.regex": "secret|(?i)executorEnv"},  # Python does not read this one
     ],
 )
 def test_a_dsn_that_spark_may_show_passes(settings: dict[str, str]) -> None:

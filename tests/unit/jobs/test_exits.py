@@ -9,7 +9,8 @@ import pytest
 from pyspark.errors.exceptions.captured import StreamingQueryException
 
 from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, NoKafka, RefusedStart
-from oncebench.jobs import exit_code
+from oncebench.jobs import exit_code, exits
+from pipeline import __main__ as pipeline
 
 TRACEBACK = """[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in the user provided function.
 Traceback (most recent call last):
@@ -56,3 +57,8 @@ def test_a_query_ends_with_the_code_of_the_error_in_its_text(raised: str, code: 
 
 def test_a_cause_in_spark_that_no_restart_mends_has_its_code() -> None:
     assert exit_code(OfQuery("org.nope.Provider", "java.lang.ClassNotFoundException: org.nope.Provider")) == 2
+
+
+def test_a_job_and_the_pipeline_end_with_the_same_codes() -> None:
+    codes = (pipeline.RESTART_HELPS, pipeline.NO_RESTART_HELPS)
+    assert codes == (exits.RESTART_HELPS, exits.NO_RESTART_HELPS)
