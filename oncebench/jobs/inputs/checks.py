@@ -118,6 +118,31 @@ class InputChecks:
         )
 
 
+def refuse_uncompared(gaps: Gaps, places: Places) -> None:
+    """Refuses a start that does not compare its input, if the identity of an input is recorded.
+
+    The query could read another topic under that identity. A later comparison would then take it for one that the
+    checkpoint has not read, and read it twice.
+
+    Raises:
+        RefusedStart: it is recorded, and it is not accepted that it will be forgotten.
+    """
+    text = places.differs(INPUT, {})
+    if text:
+        gaps.accept(
+            text,
+            "an earlier start has compared the input topic of this checkpoint, and this start has no input=. Nothing "
+            "was read or written. Give input= again, so that no other topic is read unnoticed.",
+            when="To go on without a comparison",
+        )
+
+
+def forget_input(journal: Place, places: Places) -> None:
+    """Forgets the recorded input, after a start that does not compare it."""
+    places.forget(INPUT)
+    Epochs(journal).forget()
+
+
 def refuse_other_source(rows: DataFrame, topic: str) -> None:
     """Refuses a query that does not read exactly this topic: its positions would be those of another source.
 
