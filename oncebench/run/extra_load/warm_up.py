@@ -85,6 +85,9 @@ def send_sessions(
             workload=SESSIONS if replayed is None else RECORDS,
             replayed=None if replayed is None else Replayed(**replayed),
         )
-        return run_load(config, stop, abandon=stop).acknowledged
+        done = run_load(config, stop, abandon=stop)
     except LoadError as error:
         raise UserError(f"the events ahead of the load could not be sent: {error}") from error
+    if done.error:
+        raise UserError(f"the events ahead of the load could not be sent: {done.error}")
+    return done.acknowledged
