@@ -3,7 +3,7 @@
 Exit codes:
 
 - 0: the plan is complete, or SIGTERM or SIGINT stopped the load;
-- 1: the load could not start, or Kafka refused to continue;
+- 1: the load could not start, or it ended before its plan;
 - 2: the config is wrong.
 
 The first signal stops sending and waits for Kafka's answers; a second signal stops the waiting. `oncebench` sends the

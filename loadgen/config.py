@@ -33,10 +33,12 @@ MAX_GENERATORS = 64
 
 _TOPIC = r"^(?!\.\.?\Z)[a-zA-Z0-9._-]{1,249}\Z"  # Kafka's rule (org.apache.kafka.common.internals.Topic)
 
+_OTHER_NAME = "message.timeout.ms"
+
 _RESERVED = {
     "bootstrap.servers": "use the field bootstrap_servers",
     "metadata.broker.list": "use the field bootstrap_servers",
-    "message.timeout.ms": "use its other name, delivery.timeout.ms",
+    _OTHER_NAME: "use its other name, delivery.timeout.ms",
     "enable.idempotence": "without it the topic may hold events that the ledger does not record",
     "acks": "an acknowledgement must mean that the event is in the topic",
     "request.required.acks": "an acknowledgement must mean that the event is in the topic",
@@ -159,6 +161,8 @@ class LoadConfig:
         for name in self.client:
             if name in _RESERVED:
                 raise ConfigError(f"client: {name!r} cannot be set: {_RESERVED[name]}")
+        if _OTHER_NAME in self.kafka:  # in the file it has no effect
+            raise ConfigError(f"kafka: {_OTHER_NAME!r} cannot be set: {_RESERVED[_OTHER_NAME]}")
         try:
             self.access  # noqa: B018  reads and checks the settings
         except AccessRefused as refused:

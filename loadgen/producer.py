@@ -24,6 +24,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from loadgen.client import connect, number_setting, partition_count, reason
 from loadgen.config import LoadConfig
+from loadgen.errors import ConfigError
 from loadgen.ledger import Ledger, Plan
 from loadgen.meeting import meet
 from loadgen.replay.events import Replay, schedule_in_order
@@ -86,7 +87,7 @@ def run_load(
         ConfigError, LoadError: before anything is sent.
         LedgerError: the ledger cannot be created.
 
-    Later failures are in the summary: failed events, and `error` if Kafka refused to continue.
+    Later failures are in the summary: failed events, and `error` if the load ended before its plan.
     """
     drain_s = number_setting(config, "delivery.timeout.ms") / 1e3 + FLUSH_GRACE_S
     producer = connect(config)
@@ -191,13 +192,17 @@ class _Load:
         self._recent: deque[tuple[int, int]] = deque(maxlen=1_000_000 // STATUS_EVERY_US)
 
     def send(self, stopped: Callable[[], bool]) -> None:
-        """Sends every event at its time, until the plan ends, `stopped` is true or Kafka refuses."""
+        """Sends every event at its time, until the plan ends, `stopped` is true, Kafka refuses or the file changed."""
         ledger, clock, poll = self._ledger, self._clock, self._poll
         first, step = 0, 1
         while first < len(ledger):
             rows = slice(first, min(first + step, len(ledger)))
             due_us = self._due_us[rows].tolist()
-            keys, values = self._encode(ledger.session[rows], ledger.seq[rows], ledger.scheduled_us[rows])
+            try:
+                keys, values = self._encode(ledger.session[rows], ledger.seq[rows], ledger.scheduled_us[rows])
+            except ConfigError as error:
+                self._error = str(error)
+                return
             places = self._places(ledger.session[rows])
             done = 0
             while done < len(keys):
@@ -205,12 +210,8 @@ class _Load:
                 self._report(now_us)
                 if stopped() or self._error:
                     return
-                due = (
-                    bisect_right(
-                        due_us, min(now_us, self._order.newest_us(self._sent)), done, min(len(keys), done + SLICE)
-                    )
-                    - done
-                )
+                newest_us = min(now_us, self._order.newest_us(self._sent))
+                due = bisect_right(due_us, newest_us, done, min(len(keys), done + SLICE)) - done
                 room = self._window - self._unanswered
                 if due and room > 0:
                     end = done + min(due, room)

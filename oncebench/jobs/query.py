@@ -43,7 +43,7 @@ from oncebench.delivery.topics.check import READ, refuse_compacted, refuse_unfit
 from oncebench.delivery.topics.settings import LIMIT_S
 from oncebench.jobs.batches import Batches
 from oncebench.jobs.checkpoint import has_planned, query_id
-from oncebench.jobs.inputs.checks import InputChecks, KafkaInput, refuse_other_source
+from oncebench.jobs.inputs.checks import InputChecks, KafkaInput, forget_input, refuse_other_source, refuse_uncompared
 from oncebench.jobs.inputs.topic import InputTopic
 from oncebench.jobs.object_store import MANAGER, refuse_unfit_manager
 from oncebench.jobs.output import OutputChecks, Target
@@ -258,12 +258,16 @@ def _target(sink: JobSink, guarantee: str, variant: str | None, checkpoint: Plac
 def _compared(reads: KafkaInput | None, target: Target, journal: Journal, gaps: Gaps, places: Places) -> Iterator[None]:
     """Starts a sink inside, with an input that was compared before; then records the input's identity.
 
+    Without an input to compare, no identity stays recorded.
+
     Raises:
-        RefusedStart: the input does not fit the checkpoint, and that is not accepted.
+        RefusedStart: the input does not fit the checkpoint, or is not compared any more, and that is not accepted.
         NoKafka: its cluster does not answer.
     """
     if reads is None:
+        refuse_uncompared(gaps, places)
         yield
+        forget_input(journal.folder, places)
         return
     servers = str(reads.client.get("bootstrap.servers", ""))
     topic = InputTopic(reads.client, reads.topic)

@@ -38,7 +38,6 @@ FIXED: Mapping[str, tuple[frozenset[str], str]] = {
     "interceptor.classes": (frozenset(), _INTERCEPTS),
     "plugin.library.paths": (frozenset(), _INTERCEPTS),
     "metadata.broker.list": (frozenset(), "it is bootstrap.servers by another name"),
-    "message.timeout.ms": (frozenset(), "it is delivery.timeout.ms by another name"),
     "test.mock.num.brokers": (frozenset(), "it replaces the cluster with one in the client's memory"),
 }
 

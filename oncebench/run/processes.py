@@ -72,7 +72,8 @@ class RunProcesses:
     def died(self) -> list[Child]:
         """Returns the children that ended by themselves before their work was done.
 
-        A generator is done when it has written its summary; an observer is not done before it is stopped.
+        A generator is done when it has written a summary without an error. An observer is not done before it is
+        stopped.
         """
         return [child for name, child in self.children.items() if self._died(name, child)]
 
@@ -118,7 +119,7 @@ class RunProcesses:
             if child.alive or kind in self._stopped:
                 return False
             lines = read_lines(self._status[name]).items if kind == GENERATOR else ()
-            self._done[name] = bool(lines) and "summary" in lines[-1]
+            self._done[name] = bool(lines) and "summary" in lines[-1] and not lines[-1]["summary"].get("error")
         return not self._done[name]
 
     def _start(self, kind: str, module: str, configs: Sequence[Mapping[str, Any]]) -> None:

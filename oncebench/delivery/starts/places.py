@@ -69,6 +69,11 @@ class Places:
             self._recorded[which] = dict(found)
             put_in_place_of(self._journal, _ENTRY, self._recorded)
 
+    def forget(self, which: str) -> None:
+        """Forgets the identity of INPUT or OUTPUT durably."""
+        if self._recorded.pop(which, None) is not None:
+            put_in_place_of(self._journal, _ENTRY, self._recorded)
+
 
 def difference(which: str, recorded: Mapping[str, str], found: Mapping[str, str]) -> str:
     """Returns the recorded parts that differ, as `which/part:was..now`; empty if none does."""

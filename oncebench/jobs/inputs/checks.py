@@ -118,6 +118,31 @@ class InputChecks:
         )
 
 
+def refuse_uncompared(gaps: Gaps, places: Places) -> None:
+    """Refuses a start that does not compare its input, if the identity of an input is recorded.
+
+    The query could read another topic under that identity. A later comparison would then take it for one that the
+    checkpoint has not read, and read it twice.
+
+    Raises:
+        RefusedStart: it is recorded, and it is not accepted that it will be forgotten.
+    """
+    text = places.differs(INPUT, {})
+    if text:
+        gaps.accept(
+            text,
+            "an earlier start has compared the input topic of this checkpoint, and this start has no input=. Nothing "
+            "was read or written. Give input= again, so that no other topic is read unnoticed.",
+            when="To go on without a comparison",
+        )
+
+
+def forget_input(journal: Place, places: Places) -> None:
+    """Forgets the recorded input, after a start that does not compare it."""
+    places.forget(INPUT)
+    Epochs(journal).forget()
+
+
 def refuse_other_source(rows: DataFrame, topic: str) -> None:
     """Refuses a query that does not read exactly this topic: its positions would be those of another source.
 
@@ -125,19 +150,23 @@ def refuse_other_source(rows: DataFrame, topic: str) -> None:
         RefusedStart: names what the query reads.
     """
     read = _streams(rows)
-    if read != [topic]:
+    if read != [repr(topic)]:
         raise RefusedStart(
-            f"input= names the topic {topic!r}, and the query reads {', '.join(map(repr, read))}. Name the one topic "
-            "that the query subscribes to. Leave out input= if the query reads more than one topic."
+            f"input= names the topic {topic!r}, and the query reads {', '.join(read)}. Name the one topic that the "
+            "query subscribes to, or leave out input= if it reads anything else."
         )
 
 
 def _streams(rows: DataFrame) -> list[str]:
-    """Returns for each streaming source of a query the topics that it subscribes to, or else its kind."""
+    """Returns for each streaming source of a query the topics that it subscribes to, quoted, or else its kind."""
     leaves = rows._jdf.queryExecution().analyzed().collectLeaves()
     found = []
     for leaf in (leaves.apply(number) for number in range(leaves.size())):
         kind = leaf.getClass().getSimpleName()
-        if leaf.isStreaming():
-            found.append(str(leaf.extraOptions().get("subscribe")) if kind == "StreamingRelationV2" else kind)
+        if leaf.isStreaming() and kind == "StreamingRelationV2":
+            topics = leaf.extraOptions().get("subscribe")
+            name = f"a source {leaf.sourceName()!r} without the option subscribe"
+            found.append(name if topics is None else repr(topics.strip()))  # Spark too takes off the blanks
+        elif leaf.isStreaming():
+            found.append(f"a source {kind!r}")
     return found

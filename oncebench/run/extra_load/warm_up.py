@@ -73,18 +73,21 @@ def send_sessions(
         UserError: the events could not be sent.
     """
     ledger.parent.mkdir(exist_ok=True)
-    config = LoadConfig(
-        **kafka.as_json(),
-        topic=topic,
-        rate="max",
-        sessions=sessions,
-        ledger_dir=ledger,
-        seed=WARM_UP_SEED + seed,
-        events_per_session=events_per_session,
-        workload=SESSIONS if replayed is None else RECORDS,
-        replayed=None if replayed is None else Replayed(**replayed),
-    )
     try:
-        return run_load(config, stop, abandon=stop).acknowledged
+        config = LoadConfig(
+            **kafka.as_json(),
+            topic=topic,
+            rate="max",
+            sessions=sessions,
+            ledger_dir=ledger,
+            seed=WARM_UP_SEED + seed,
+            events_per_session=events_per_session,
+            workload=SESSIONS if replayed is None else RECORDS,
+            replayed=None if replayed is None else Replayed(**replayed),
+        )
+        done = run_load(config, stop, abandon=stop)
     except LoadError as error:
         raise UserError(f"the events ahead of the load could not be sent: {error}") from error
+    if done.error:
+        raise UserError(f"the events ahead of the load could not be sent: {done.error}")
+    return done.acknowledged

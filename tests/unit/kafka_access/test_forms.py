@@ -151,10 +151,11 @@ def test_a_password_is_the_same_after_javas_form(password: str) -> None:
 
 
 def test_only_settings_of_the_connection_are_taken_from_a_file(tmp_path: Path) -> None:
-    given = {"client.id": "me", "schema.registry.url": "https://x", "acks": "all", "linger.ms": "5"}
+    given = {"client.id": "me", "schema.registry.url": "https://x", "acks": "all", "linger.ms": "5",
+             "message.timeout.ms": "60000"}  # fmt: skip
     found = access(tmp_path, given)
     assert found.client == {"bootstrap.servers": "b:1", "client.id": "me"}
-    assert found.unused == ("acks", "linger.ms", "schema.registry.url")
+    assert found.unused == ("acks", "linger.ms", "message.timeout.ms", "schema.registry.url")
     assert to_spark(found.client) == {"kafka.bootstrap.servers": "b:1", "kafka.client.id": "me"}
 
 

@@ -21,7 +21,7 @@ ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 # librdkafka's other names of a setting, and settings of one client that have the same effect.
 ELSEWHERE_NAMED = ("request.required.acks", "message.send.max.retries", "max.in.flight", "auto.commit.enable",
                    "metadata.broker.list", "delivery.report.only.error", "plugin.library.paths",
-                   "message.timeout.ms", "test.mock.num.brokers")  # fmt: skip
+                   "test.mock.num.brokers")  # fmt: skip
 
 
 def scram(options: str) -> dict[str, str]:

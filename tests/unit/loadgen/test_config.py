@@ -150,8 +150,14 @@ def test_a_number_setting_with_another_value_is_named(name: str, value: Any) -> 
 
 @pytest.mark.parametrize("field", ["client", "kafka"])
 def test_a_setting_that_the_load_reads_has_one_name(field: str) -> None:
-    with pytest.raises(ConfigError, match=r"message\.timeout\.ms'? cannot be set.*delivery\.timeout\.ms"):
+    with pytest.raises(ConfigError, match=rf"^{field}: 'message\.timeout\.ms' cannot be set: .*delivery\.timeout\.ms"):
         LoadConfig.from_mapping({**GOOD, field: {"message.timeout.ms": "600000"}})
+
+
+def test_the_other_name_in_a_shared_file_refuses_no_load(tmp_path: Path) -> None:
+    conf = access(tmp_path, {"message.timeout.ms": "60000"}).conf
+    config = LoadConfig.from_mapping({**GOOD, "kafka_conf": conf})
+    assert "message.timeout.ms" not in settings(config)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from confluent_kafka import Message, Producer
 
-from loadgen.config import LoadConfig
+from loadgen.config import LoadConfig, Replayed
 from loadgen.producer import STATUS_EVERY_US, TICK_S, _Load, plan_load
 from loadgen.status import Status
 from loadgen.workloads import MOST_AHEAD_US
@@ -100,3 +101,30 @@ def test_windows_hold_events_back_during_an_outage(tmp_path: Path, workload: str
         assert MOST_AHEAD_US - 50_000 < newest_us <= MOST_AHEAD_US
     else:
         assert newest_us > 4_900_000
+
+
+class Touching(Broker):
+    """Touches a file when it takes a certain event, and answers that event last."""
+
+    def __init__(self, file: Path, event: int) -> None:
+        super().__init__(event, after_us=500_000)
+        self._file = file
+
+    def produce(self, *event: Any) -> None:
+        if self.taken == self.event:
+            os.utime(self._file, (1, 1))
+        super().produce(*event)
+
+
+def test_a_file_that_changes_during_the_load_ends_it_with_a_summary(tmp_path: Path) -> None:
+    file = tmp_path / "orders.jsonl"
+    file.write_text('{"a":1}\n' * 5_000)
+    broker = Touching(file, event=100)
+    load = LoadConfig("x:1", "t", 1_000.0, 50, tmp_path / "ledger", workload="records", replayed=Replayed(file))
+    ledger = plan_load(load, lambda: broker.now_us)
+    running = _Load(load, cast(Producer, broker), ledger, lambda: broker.now_us, lambda _status: None)
+    running.send(lambda: False)
+    running.drain(1.0, lambda: False)
+    summary = running.summary()
+    assert 100 < summary.sent == summary.acknowledged < load.events
+    assert summary.error == f"{file} has changed since it was counted. Do not change the file during a run"

@@ -189,12 +189,25 @@ def test_warm_up_events_that_cannot_be_sent_are_a_user_error(tmp_path: Path, mon
             send(KafkaAccess("x:1"), "in", tmp_path, 1)
 
 
+def test_a_setting_that_the_load_refuses_is_a_user_error(tmp_path: Path) -> None:
+    access = KafkaAccess("x:1", settings={"message.timeout.ms": "60000"})
+    with pytest.raises(UserError, match=r"could not be sent: kafka: 'message\.timeout\.ms' cannot be set"):
+        warm_up.send_warm_up(access, "in", tmp_path, 1)
+
+
+def test_a_warm_up_that_ends_early_is_a_user_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = SimpleNamespace(acknowledged=7, error="orders.jsonl has changed")
+    monkeypatch.setattr(warm_up, "run_load", lambda *_, **__: ended)
+    with pytest.raises(UserError, match=r"could not be sent: orders\.jsonl has changed$"):
+        warm_up.send_warm_up(KafkaAccess("x:1"), "in", tmp_path, 1)
+
+
 def test_an_interruption_ends_the_warm_up_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[object] = []
 
     def sent(_config: object, stop: object, abandon: object) -> SimpleNamespace:
         given.extend((stop, abandon))
-        return SimpleNamespace(acknowledged=1)
+        return SimpleNamespace(acknowledged=1, error=None)
 
     monkeypatch.setattr(warm_up, "run_load", sent)
     monkeypatch.setattr(module, "replace", lambda value, **_: value)

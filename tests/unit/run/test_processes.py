@@ -22,7 +22,8 @@ from oncebench.run.progress import RunProgress
 from tests.unit.processes.test_child import ENDS_AT_THE_SECOND
 from tests.waiting import wait_for
 
-DONE = {"done": True, "summary": {"planned": 10, "sent": 10, "acknowledged": 10, "failed": 0, "unknown": 0}}
+SUMMARY = {"planned": 10, "sent": 10, "acknowledged": 10, "failed": 0, "unknown": 0}
+DONE = {"done": True, "summary": SUMMARY}
 
 
 @pytest.fixture
@@ -67,6 +68,14 @@ def test_a_generator_that_left_its_summary_has_not_died(run: RunProcesses, tmp_p
     (tmp_path / "load-2.jsonl").write_text(json.dumps(DONE) + "\n")
     kill(run.of(GENERATOR)[1])
     assert (run.died(), run.load_over) == ([], True)
+
+
+def test_a_generator_that_gave_up_has_died(run: RunProcesses, tmp_path: Path) -> None:
+    gave_up = {"done": True, "summary": {**SUMMARY, "error": "orders.jsonl has changed"}}
+    (tmp_path / "load-1.jsonl").write_text(json.dumps(gave_up) + "\n")
+    generator = run.of(GENERATOR)[0]
+    kill(generator)
+    assert (run.died(), run.load_over) == ([generator], True)
 
 
 def test_a_stopped_process_has_not_died(run: RunProcesses) -> None:
