@@ -106,7 +106,7 @@ def using(client: Client) -> Iterator[None]:
 def modelled() -> Iterator[None]:
     """The store's client is the model of the thread, and nobody waits between two tries."""
     with (
-        mock.patch.object(objects, "_client", lambda _bucket: _of_this_thread.client),
+        mock.patch.object(objects, "_client", lambda _bucket, _login: _of_this_thread.client),
         mock.patch.object(objects, "_PAUSE_S", 0.0),
     ):
         yield

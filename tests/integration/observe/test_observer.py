@@ -120,7 +120,7 @@ def test_every_committed_row_is_recorded_after_its_commit_and_no_aborted_row(
     for number, before in commits:
         assert min(seen[number]) >= before
     last = observer.last()
-    assert last.keys() == {"t_us", "visible", "p50_ms", "p99_ms", "max_ended_at_us"}
+    assert last.keys() == {"t_us", "visible", "last_row_us", "p50_ms", "p99_ms", "max_ended_at_us"}
     assert last["max_ended_at_us"] == max(json.loads(r["value"])["ended_at"] for r in rows)
 
 
