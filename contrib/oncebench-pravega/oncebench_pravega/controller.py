@@ -13,6 +13,7 @@ child: gRPC does not support that.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -115,6 +116,9 @@ class Controller:
     """A connection to a controller at `host:port`."""
 
     def __init__(self, address: str) -> None:
+        # PySpark forks this process to start the JVM. With gRPC's own handlers of forks, some 2 % of the children abort
+        # before they run a program. Without them, only a child that uses gRPC itself is in danger, and none does.
+        os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
         import grpc  # noqa: PLC0415
 
         self.address = address
