@@ -301,11 +301,12 @@ class _Run:
         """Waits until the pipeline has returned every row and every fault is over; records the end."""
         closing_s = WORKLOADS[self.cell.workload].closing_s
         end, ends = self._read_all(closing_s or 0.0)
-        for number in range(0 if closing_s is None else CLOSING_EVENTS):
-            if end == "drained":
-                access, topic = self.lab.kafka.access, self.topics.input
-                self.progress.sent_ahead += send_closing(access, topic, self.folder, number, self.interrupted)
-                end, ends = self._read_all()
+        sent, in_a_row = 0, CLOSING_EVENTS if closing_s is None else 0
+        while end == "drained" and in_a_row < CLOSING_EVENTS:
+            restarts, access = self.supervisor.restarts, self.lab.kafka.access
+            self.progress.sent_ahead += send_closing(access, self.topics.input, self.folder, sent, self.interrupted)
+            end, ends = self._read_all()
+            sent, in_a_row = sent + 1, in_a_row + 1 if self.supervisor.restarts == restarts else 0
         self.supervisor.note(end, position=self.progress.position, ends=ends)
 
     def _read_all(self, least_s: float = 0.0) -> tuple[str, dict[str, int]]:

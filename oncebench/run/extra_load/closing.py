@@ -2,7 +2,8 @@
 
 Spark returns a window in the batch after the one that moved the watermark beyond the window's end. A run has no batches
 without data (`configs.NO_EMPTY_BATCHES`), and a restarted query has none before new data comes. Therefore the run sends
-one event that moves the watermark, waits until it is read, and sends another one.
+one event that moves the watermark, waits until it is read, and sends another one. If the pipeline was restarted in
+between, it begins again: a sink that skips the replay of a batch (Delta's own) hides the times of the batch's events.
 
 Promise: the windows of these events stay open, and the audit expects no rows of them.
 """
@@ -15,7 +16,7 @@ from threading import Event
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.run.extra_load.warm_up import WARM_UP_BATCHES, send_sessions
 
-CLOSING_EVENTS = 2
+CLOSING_EVENTS = 2  # in a row without a restart
 # Beyond the seeds of the warm-up and of the open sessions.
 FIRST_SEED = WARM_UP_BATCHES + 1
 

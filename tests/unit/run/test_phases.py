@@ -48,6 +48,25 @@ def test_kills_that_are_left_when_all_is_read_come_at_once(tmp_path: Path) -> No
     assert drained(tmp_path).fake.noted == ["watched", "watched", "drained"]
 
 
+@pytest.mark.parametrize(("restarts_after", "sent"), [((0, 0), 2), ((0, 1, 1, 1), 4), ((1, 1, 1), 3)])
+def test_windows_close_with_two_events_in_a_row_without_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarts_after: tuple[int, ...], sent: int
+) -> None:
+    run = FakeRun(tmp_path, replace(CELL, sessions=0, workload="windows"))
+    run.progress.position = {"0": 10_000}
+    run.fake.child, run.fake.is_running = object(), True
+    numbers: list[int] = []
+
+    def send(_kafka: object, _topic: str, _folder: Path, number: int, _stop: object) -> int:
+        run.fake.restarts = restarts_after[len(numbers)]
+        numbers.append(number)
+        return 1
+
+    monkeypatch.setattr(module, "send_closing", send)
+    run._drain()
+    assert (numbers, run.fake.noted[-1]) == (list(range(sent)), "drained")
+
+
 @pytest.mark.parametrize(("interrupted", "read", "end"), [(True, 10_000, "interrupted"), (False, 9_999, "stalled")])
 def test_kills_keep_their_times_while_there_is_work_and_after_an_interruption(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted: bool, read: int, end: str
