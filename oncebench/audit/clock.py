@@ -1,4 +1,4 @@
-"""Whether the clock of a run's machine was moved, so that the times of the run do not fit together.
+"""Decides from the movement of a machine's clock whether the times of a run are known.
 
 The load generator reads the monotonic clock. Observer, pipeline and supervisor read the wall clock. The two differ by
 a constant until the wall clock is set or the machine sleeps. Then latencies are wrong, and a failure seems to act at
@@ -23,7 +23,7 @@ def why_no_times(moved_us: int | None) -> str:
         return ""
     how = "forward" if moved_us > 0 else "back"
     return (
-        f"the clock of this machine was set {how} by {abs(moved_us) / 1e6:,.3f} s during the run, or the machine "
+        f"the clock of the run's machine was set {how} by {abs(moved_us) / 1e6:,.3f} s during the run, or the machine "
         "slept. So the times of the run are not known. Run it again while the machine is awake and nothing sets its "
         "clock"
     )

@@ -2,7 +2,8 @@
 
 Promise: a pure function of timeline and hits. Each exit that the supervisor recorded is counted once. An exit was
 intended if it was a random kill, or if the same attempt had hit a fault: a failpoint killed the attempt, or the attempt
-did not survive a fault. An attempt has survived a fault AFTERMATH_US after the fault was over. A hit names its attempt
+did not survive a fault. An attempt counts as having survived a fault when AFTERMATH_US have passed
+since the fault was over. A hit names its attempt
 by the pid that was started, which is also its process session. Every other exit is unintended and comes with what is
 known of its cause; such a run has also measured something else.
 

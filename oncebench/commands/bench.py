@@ -150,7 +150,8 @@ def benchmark_pattern(bench: str | None, cells: Sequence[str]) -> str:
     """The pattern of benchmark names for asv: `bench`, limited to these cells if any.
 
     Cells that skip themselves are excluded here. Otherwise asv would start a process for each of their metrics, and
-    replace stored figures by nothing. The benchmarks `speed`, which have runs of their own, run only if `bench` asks.
+    replace stored figures by nothing. The benchmarks `speed` run only if `bench` is given and matches
+    them, because they need runs of their own.
     """
     named = "|".join(map(re.escape, cells))
     of_cells = rf"cells\..*\('(?:{named})'" if cells else r"cells\."

@@ -4,8 +4,8 @@
     writer = deliver(rows, sink, guarantee="exactly-once", checkpoint="/data/checkpoint")
     query = writer.trigger(processingTime="1 second").start()
 
-Promise: `deliver` makes every check before it makes a checkpoint, except those that compare the output with the
-journal, and it starts the sink before it returns. A refusal names the next step. The writer is Spark's own
+Promise: `deliver` makes every check before it makes a checkpoint, except those that compare input and output with the
+journal. It starts the sink before it returns. A refusal names the next step. The writer is Spark's own
 `DataStreamWriter`, so trigger, name, output mode and listeners are Spark's. Do not set its `checkpointLocation` or
 `foreachBatch` again: the first is refused in the first batch.
 
@@ -95,7 +95,8 @@ def deliver(
             The query must have that column.
         on_lost: `rewrite`, or `drop` to leave out a decided transaction that its time-out has aborted.
         accept_gap: the text of a loss that a refused start has printed, to go on without what is lost.
-        input: the topic that the query reads, to be compared with the checkpoint; None: the input is not compared.
+        input: the topic that the query reads; a start compares it with the checkpoint. None: no comparison, which is
+            refused if an earlier start had an input.
 
     Raises:
         RefusedStart: a check failed; the next start would meet the same failure.

@@ -131,8 +131,8 @@ def refuse_shown_secrets(rows: DataFrame, variables: Sequence[str]) -> None:
     shown = shown_secrets(variables, dict(rows.sparkSession.sparkContext.getConf().getAll()))
     if shown:
         raise RefusedStart(
-            f"Spark shows the setting {shown[0]} in its web page and its event log, and its URI has a password. Remove "
-            f"the password from the URI, and set it as {EXECUTORS}PGPASSWORD, which Spark hides. Or let {REDACTION} "
+            f"the setting {shown[0]} is a URI with a password, and Spark's web page and event log show it. Remove the "
+            f"password from the URI, and set it as {EXECUTORS}PGPASSWORD, which Spark hides. Or let {REDACTION} "
             "match the setting's name."
         )
 

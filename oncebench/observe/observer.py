@@ -3,8 +3,8 @@
 It runs as `python -m oncebench.observe.observer CONFIG.json`. It is a separate process, so neither the pipeline nor the
 generator can delay it. CONFIG has `sink`, `target` (as the sink provided it), `observed_path` (Arrow stream) and
 `status_path` (JSON lines). With `part` and `parts` it follows one part of the output (`SuiteSink.read_part`), and other
-observers follow the others. On SIGTERM or SIGINT it takes the rows that still arrive, until none came for QUIET_S and
-for LAST_S at most. Then it writes them and exits with 0.
+observers follow the others. On SIGTERM or SIGINT it takes the rows that still arrive. It stops when no row has come for
+QUIET_S, and after LAST_S at the latest. Then it writes them and exits with 0.
 
 Promise: `seen_us` is the time at which the reader had the data of the row, before any conversion (see
 `oncebench.sinks.reader`). How late that is depends on the sink:
@@ -98,7 +98,10 @@ class Config:
 
 
 class Status:
-    """The content of status lines: rows so far and the last one's time, latencies of the last second, newest end."""
+    """The content of status lines.
+
+    They have the rows so far, the time of the last one, the latencies of the last second and the newest end event.
+    """
 
     def __init__(self) -> None:
         self.visible = 0

@@ -28,7 +28,8 @@ from oncebench.servers.kafka.external import external
 @click.option(
     "--leave-refused",
     is_flag=True,
-    help="Leave copies that a topic's settings refuse, and send the others [default: stop at the first].",
+    help="Leave copies that a topic's settings refuse, and send the others. Later calls of the group pass over them "
+    "[default: stop at the first].",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be sent, and send nothing.")
 def requeue(

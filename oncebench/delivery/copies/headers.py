@@ -29,7 +29,7 @@ VALUE_BYTES = "oncebench.value_bytes"
 HEADERS_DROPPED = "oncebench.headers_dropped"
 # A record that was sent again has this one: partition/offset of the copy in the quarantine topic.
 REQUEUED_FROM = "oncebench.requeued_from"
-# The only header of a record of the quarantine topic that is a mark of `oncebench requeue`, see `marks`: the group.
+# Marks of `oncebench requeue` have only this header (see `marks`). Its value is the group.
 REQUEUE_GROUP = "oncebench.requeue_group"
 
 

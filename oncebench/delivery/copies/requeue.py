@@ -3,8 +3,8 @@
 Promise: a group sends each rejected record once. The records, the group's marks in the quarantine topic and its offsets
 there are in one transaction, so a call that dies sends nothing twice. The marks stay as long as the copies, the offsets
 only for some days. A call sends only if the offsets are still those that it has looked with, and a later call of the
-group fences it. Nothing is sent if a target topic is missing. Copies that come
-during a call are left to the next call: a record that is rejected again cannot go round for ever.
+group fences it. Nothing is sent if a target topic is missing. Copies that come during a call are left to the next call:
+a record that is rejected again cannot go round for ever.
 
 What can go wrong: another group sends the same copies again. A reader of the target without `read_committed` may see
 records of a transaction that was aborted.
@@ -50,7 +50,7 @@ FLUSH_S = 0.2
 _PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 _NONE_SENT = "None of this transaction's records was sent"
 _ABORTED = "This transaction was aborted."
-# A topic's settings refuse a record, and the last one: they refuse another one of the same request.
+# Codes for a record that a topic's settings refuse. The last code: they refuse another record of the same request.
 _BY_SETTINGS = frozenset(
     {
         KafkaError.MSG_SIZE_TOO_LARGE,
@@ -175,7 +175,7 @@ class Requeue:
         Raises:
             RefusedStart: this user lacks a right.
             DeliveryFailed: Kafka refused a record or a transaction. Earlier transactions are complete. Or another call
-                of the group has sent since `look`; nothing was sent.
+                of the group has sent since this call began; the transaction in work was not sent.
             ReadError: Kafka did not answer.
         """
         # Not those before the group's marks: a transaction would take the marks back to them.
@@ -200,7 +200,7 @@ class Requeue:
         return +self._outcomes
 
     def _send(self, producer: Producer, letters: list[Letter], leave_refused: bool) -> Producer:
-        """Sends these copies in one transaction; or in halves, until a copy that is refused is alone and left.
+        """Sends these copies in one transaction, or in halves until a refused copy is alone and left.
 
         Returns the producer for the next copies: after a refusal, Kafka's client takes no more transactions.
         """
@@ -239,7 +239,7 @@ class Requeue:
         if self._letters.stored_now() != self._stored:
             so_far = NOTHING_SENT if self._stored is self._letters.stored else _ABORTED
             raise DeliveryFailed(
-                f"group {self._selection.group}: another call has sent copies of this group since this call began. "
+                f"group {self._selection.group}: another call has sent copies since this one began, which stops. "
                 f"{so_far} Call again: the next call finds what is left."
             )
         return producer

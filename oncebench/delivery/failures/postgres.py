@@ -18,7 +18,7 @@ _DSN = "Correct the DSN in ONCEBENCH_POSTGRES"
 _FUNCTION = "Correct the function"
 NEW_JOB = "with a new checkpoint, sink_id and table"
 # Prepared transactions of this library. Only their job's journal shows which of them must be committed.
-OF_JOBS = "one named SINK_ID:BATCH:PARTITION:HEX only with `oncebench transactions`"
+OF_JOBS = "for names SINK_ID:BATCH:PARTITION:HEX, use only `oncebench transactions`"
 IDEMPOTENT = f"Remove that from the table's triggers or partitions, or take the variant idempotent {NEW_JOB}"
 LOGIN = f"{_DSN}, or the role (LOGIN, password), or pg_hba.conf"
 READ_ONLY = "Name the primary in ONCEBENCH_POSTGRES, or set default_transaction_read_only = off"
@@ -36,7 +36,7 @@ CODES: Mapping[str, Cause] = {
     "53100": transient("the server's disk is full", "Make room on that disk"),
     "53200": transient(
         "the server is out of memory or locks, or all slots of max_prepared_transactions are taken",
-        f"End the holders in pg_prepared_xacts ({OF_JOBS}), or raise the setting that the server's log names",
+        f"End the holders in pg_prepared_xacts whose job is dead ({OF_JOBS}), or raise what the server's log names",
     ),
     "53300": transient(
         "server, database or role has too many connections",

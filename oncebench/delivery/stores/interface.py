@@ -6,7 +6,7 @@
 | a reader sees | a whole entry or none: link(2), rename(2) | a whole object or none |
 | an existing name | link(2) refuses it | the store refuses it: PUT with `If-None-Match: *` |
 | a list | has each finished put | has each finished put (Amazon S3 since December 2020) |
-| a lost answer | on NFS: the file's number of names shows the put | the put may have happened, or happen later |
+| a lost answer | on NFS: the file's number of hard links shows the put | the put may have happened, or happen later |
 
 There is no rename and no append. Nothing rests on the order of two puts whose answers have not come.
 """

@@ -211,7 +211,7 @@ def address() -> tuple[str, str]:
 
 @cache
 def _client(bucket: str, _login: tuple[tuple[str, str], ...]) -> Any:
-    """Returns the client of a bucket; a new one after the environment has changed, from which it reads its login."""
+    """Returns the client of a bucket, a new one for another login (which it reads from the environment)."""
     from obstore.store import S3Store  # noqa: PLC0415  (an extra)
 
     endpoint, region = address()

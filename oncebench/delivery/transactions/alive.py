@@ -46,7 +46,12 @@ def living_driver(journal: Place) -> str | None:
 
 
 def _is_driver(process: psutil.Process, name: str | None, at: float) -> bool:
-    """Whether a process with the driver's id is the driver, which has this name (None: not known) and started `at`."""
+    """Whether a process with the driver's id is the driver.
+
+    Args:
+        name: the driver's; None: not known.
+        at: when the driver took its generation.
+    """
     if name is not None:
         return process_name(process.pid) == name
     return bool(process.create_time() <= at + _SLACK_S)

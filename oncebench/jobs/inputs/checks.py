@@ -64,7 +64,7 @@ class InputChecks:
         self._places.record(INPUT, self.topic.identity())
 
     def is_other(self, batch: int | None = None) -> bool:
-        """Whether the topic is another one than was recorded, and that is accepted.
+        """Returns whether the topic differs from the recorded one, and `accept_gap` accepts that.
 
         Args:
             batch: the open batch.
@@ -125,7 +125,7 @@ def refuse_uncompared(gaps: Gaps, places: Places) -> None:
     checkpoint has not read, and read it twice.
 
     Raises:
-        RefusedStart: it is recorded, and it is not accepted that it will be forgotten.
+        RefusedStart: an identity is recorded, and `accept_gap` does not accept to forget it.
     """
     text = places.differs(INPUT, {})
     if text:

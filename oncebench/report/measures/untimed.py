@@ -1,4 +1,4 @@
-"""Removes the figures of a run whose clock was moved: times between events that two clocks have seen, and prices.
+"""Removes times and prices from the report of a run whose clock was moved.
 
 Promise: every such figure becomes null, because it is not known which of them the movement changed. Counts stay, and so
 do durations that Spark measures itself, by the monotonic clock.

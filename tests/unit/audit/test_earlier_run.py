@@ -59,7 +59,7 @@ def test_a_run_whose_clock_was_moved_has_counts_and_no_times(folder: Path, moved
         assert (report["verdict"], report["latency_ms"]) == ("kept", then["latency_ms"])
         return
     assert report["verdict"] == "unknown"
-    assert report["reasons"][0].startswith("the clock of this machine was set forward by 0.200 s during the run")
+    assert report["reasons"][0].startswith("the clock of the run's machine was set forward by 0.200 s during the run")
     require(json.loads(json.dumps(report)), Report, folder)
     assert list(why_no_speed(report)) == ["its verdict is unknown", "the clock of its machine was moved"]
     assert "speed       left out" in summary(report)

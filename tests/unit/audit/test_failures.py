@@ -271,8 +271,8 @@ def test_a_moved_clock_leaves_open_which_rows_a_failure_touched(
 @pytest.mark.parametrize(("moved_us", "how"), [(200_000, "forward by 0.200 s"), (-1_600_000, "back by 1.600 s")])
 def test_the_reasons_name_the_movement_of_the_clock_with_every_verdict(moved_us: int, how: str) -> None:
     sentence = (
-        f"the clock of this machine was set {how} during the run, or the machine slept. So the times of the run are "
-        "not known. Run it again while the machine is awake and nothing sets its clock"
+        f"the clock of the run's machine was set {how} during the run, or the machine slept. So the times of the run "
+        "are not known. Run it again while the machine is awake and nothing sets its clock"
     )
     assert judged(moved(run(WORLD.rows, batches()), moved_us), EO) == Judgement(Verdict.UNKNOWN, {}, (sentence,))
     broken = judged(moved(run(twice(2), batches()), moved_us), EO)

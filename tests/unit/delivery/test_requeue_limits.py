@@ -16,7 +16,7 @@ from oncebench.delivery.topics import settings
 NOBODY: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:9", "log_level": 0}
 
 
-def test_a_limit_that_kafka_does_not_tell_in_time_ends_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_that_kafka_does_not_return_in_time_ends_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "LIMIT_S", 0.2)
     call = Requeue.__new__(Requeue)  # its consumer would wait for the quarantine topic first
     call._client, call._selection, call._targets = NOBODY, Selection("bad", "bad.requeue"), {}

@@ -11,7 +11,7 @@ from oncebench.jobs.start import kafka_must_answer
 
 
 @pytest.mark.parametrize("error", [KafkaException(KafkaError(KafkaError._TIMED_OUT)), KafkaTimeoutError("late")])
-def test_a_kafka_that_is_away_says_what_is_unharmed(error: Exception) -> None:
+def test_the_error_of_an_absent_kafka_names_what_is_unharmed(error: Exception) -> None:
     with (
         pytest.raises(NoKafka, match=r"^Kafka at b:1 did not .* No row was read or written; start again\.$"),
         kafka_must_answer("b:1", "a"),
