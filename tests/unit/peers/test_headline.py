@@ -111,8 +111,8 @@ def test_a_text_that_matches_no_row_is_refused_with_the_rows() -> None:
 def test_stored_reports_are_printed_without_a_run(tmp_path: Path) -> None:
     published = ROOT / "results" / "engines" / "headline-1.jsonl"
     done = CliRunner().invoke(main, ["--from", str(published), "--only", "Flink"])
-    assert (done.exit_code, done.stdout.count("| Flink ")) == (0, 4)
-    assert done.stdout.count("python -m peers.flink ") == 4 * len(LOADS)
+    assert (done.exit_code, done.stdout.count("| Flink ")) == (0, 5)
+    assert done.stdout.count("python -m peers.flink ") == 5 * len(LOADS)
     spark = tmp_path / "spark.jsonl"
     spark.write_text("".join(line for line in published.open() if '"name":"spark"' in line))
     refused = CliRunner().invoke(main, ["--from", str(spark), "--only", "Flink"]).exception
