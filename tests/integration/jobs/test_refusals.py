@@ -76,7 +76,7 @@ def test_a_password_that_spark_shows_is_refused_without_its_value(spark: SparkSe
         said = refusal(records(spark).repartition(2, "key"), tmp_path / "checkpoint", PostgresSink("t", sink_id="p"))
     finally:
         conf._jconf.remove(name)
-    assert f"Spark shows the setting {name}" in said
+    assert f"the setting {name} is a URI with a password" in said
     assert "set it as spark.executorEnv.PGPASSWORD" in said
     assert "hunter2" not in said
 
