@@ -201,6 +201,10 @@ class _Run:
             self.processes.stop(OBSERVER)
             counted = self.engine.keeps_checkpoint_files and not self.cell.checkpoint
             written = self.meters.checkpoint.total() if counted else None
+        return self._result(written)
+
+    def _result(self, written: dict[str, int] | None) -> RunResult:
+        """Returns what the run measured itself; `written`: bytes and files of the checkpoint."""
         self.measurement.clock.look()
         until_us = self.progress.last_row_us if self.cell.rate == "max" else 0
         uses, cut = self.meters.uses(until_us or None), self.interrupted.is_set()

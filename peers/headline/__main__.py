@@ -78,8 +78,15 @@ def main(only: str, rounds: int, seed: int, files: tuple[Path, ...], work_dir: P
         sys.exit(ExitCode.ERROR)
     if len(reports) < len(planned):
         sys.exit(ExitCode.INTERRUPTED)
-    # A peer that breaks a guarantee is a result of the comparison. A peer without a verdict is none.
-    sys.exit(exit_code([each for each in reports if is_of_spark(each) or each["verdict"] != Verdict.BROKEN]))
+    sys.exit(code_of(reports))
+
+
+def code_of(reports: Sequence[Report]) -> int:
+    """Returns the exit code for all runs.
+
+    A peer that breaks a guarantee is a result of the comparison. A peer without a verdict is none.
+    """
+    return exit_code([each for each in reports if is_of_spark(each) or each["verdict"] != Verdict.BROKEN])
 
 
 def _text(rows: Sequence[Row], reports: Sequence[Report]) -> str:

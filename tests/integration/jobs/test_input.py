@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +14,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncebench.delivery.errors import RefusedStart
 from oncebench.jobs import FilesSink, KafkaInput, deliver
-from oncebench.jobs.session import SHUFFLES
 from oncebench.lab.lab import Lab
-from tests.spark_sessions import sinkless, spark_session
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
 WAIT_S = 60.0
-
-
-@pytest.fixture(scope="module")
-def spark(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with spark_session(sinkless(lab, tmp_path_factory.mktemp("spark"))) as started:
-        started.conf.set(SHUFFLES, "2")
-        yield started
 
 
 class Job:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,21 +13,12 @@ from pyspark.sql import functions as f
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.quarantine import COLUMN, TYPE
 from oncebench.jobs import KafkaSink, PostgresSink, deliver
-from oncebench.jobs.session import ADAPTIVE, AT_START, LARGE_TYPES, SHUFFLES
+from oncebench.jobs.session import ADAPTIVE, AT_START, LARGE_TYPES
 from oncebench.jobs.sinks import JobSink
-from oncebench.lab.lab import Lab
-from tests.spark_sessions import sinkless, spark_session
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
 KAFKA = KafkaSink("out", bootstrap_servers="localhost:1", sink_id="mine")
-
-
-@pytest.fixture(scope="module")
-def spark(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with spark_session(sinkless(lab, tmp_path_factory.mktemp("spark"))) as started:
-        started.conf.set(SHUFFLES, "2")
-        yield started
 
 
 def records(spark: SparkSession) -> DataFrame:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -24,19 +23,11 @@ from oncebench.lab.lab import Lab
 from oncebench.sinks.kafka import sink as driver_side
 from oncebench.sinks.kafka.reader import KafkaReader
 from tests.reading import read_all
-from tests.spark_sessions import sinkless, spark_session
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
 ROWS = 50
 LIMIT_S = 60.0  # Kafka ends a transaction some milliseconds after it answers, and later on a busy machine
-
-
-@pytest.fixture(scope="module")
-def spark(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with spark_session(sinkless(lab, tmp_path_factory.mktemp("spark"))) as started:
-        started.conf.set(SHUFFLES, "2")
-        yield started
 
 
 class Copy:

@@ -76,6 +76,7 @@ def test_a_status_line_covers_the_last_second() -> None:
         "t_us": 2_400_000, "visible": 3, "last_row_us": 2_300_000, "p50_ms": 400.0, "p99_ms": 500.0,
         "max_ended_at_us": 2_000_000,
     }  # fmt: skip
+    status.add([], seen_us=2_500_000)
     assert status.line(2_600_000)["p50_ms"] == 300.0
     assert status.line(3_600_000) == {
         "t_us": 3_600_000, "visible": 3, "last_row_us": 2_300_000, "p50_ms": None, "p99_ms": None,

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from oncebench import micro
+from pipeline.plain_events import plain_events
 from tests import ROOT
 
 
@@ -60,3 +64,16 @@ def test_speed_reads_each_figure_from_a_report() -> None:
     assert list(read.values()) == [20.0, 12.5, 400.0, 800.0, 300.0]
     figures = {metric: [value] for metric, value in read.items()}
     assert speed.Speed().track_steady_p99_ms(figures) == {"samples": [800.0], "number": 1}
+
+
+def test_packing_is_timed_with_usual_events_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+
+    def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            read.append(int(plain_events(batch)[1].sum()))
+            yield batch
+
+    monkeypatch.setattr(micro, "pack", packed)
+    micro.Work().pack()
+    assert sum(read) == micro.EVENTS

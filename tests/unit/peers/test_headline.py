@@ -22,7 +22,7 @@ from oncebench.report.tables.engines import FLAT_OUT, STEADY
 from oncebench.scenario.cell import Cell
 from oncebench.site.stored import engines_in
 from peers.command import command
-from peers.headline.__main__ import main
+from peers.headline.__main__ import code_of, main
 from peers.headline.plan import LOADS, ROWS, Row, cells, engine_of
 from tests import ROOT
 from tests.unit.report.test_engines import report
@@ -38,6 +38,20 @@ def test_every_row_gets_the_same_loads_and_seeds() -> None:
     assert len(loads) == len(ROWS)
     assert len({frozenset(each) for each in loads.values()}) == 1
     assert {cell.seed for cell in planned} == {7, 8}
+
+
+def test_every_second_round_runs_backwards() -> None:
+    first, second = ([cell.variant for cell in cells(ROWS, 2, 1) if cell.seed == seed][: len(ROWS)] for seed in (1, 2))
+    assert second == first[::-1]
+
+
+@pytest.mark.parametrize(
+    ("spark", "flink", "code"),
+    [("kept", "kept", 0), ("kept", "broken", 0), ("kept", "unknown", 1), ("kept", "vacuous", 1), ("broken", "kept", 3)],
+)
+def test_a_peer_may_break_its_guarantee_but_needs_a_verdict(spark: str, flink: str, code: int) -> None:
+    runs = [report(STEADY, verdict=spark, anomalies={}), report(STEADY, engine="flink", verdict=flink, anomalies={})]
+    assert code_of(runs) == code
 
 
 def test_a_peer_has_its_own_transaction_timeout() -> None:

@@ -14,6 +14,7 @@ import pytest
 from loadgen.errors import LedgerError
 from oncebench.errors import ExitCode, UserError
 from oncebench.kafka_access.access import KafkaAccess
+from oncebench.lab.engine import SPARK
 from oncebench.live.status import DRAINING, LOADING, STARTING, STOPPING
 from oncebench.run import cell as module
 from oncebench.run import limits
@@ -290,3 +291,15 @@ def test_a_pipeline_is_profiled_only_while_it_runs_and_is_measured(tmp_path: Pat
     run.fake.is_running = False
     run._look(LOADING)
     assert seen == ["the pipeline"]
+
+
+@pytest.mark.parametrize(("rate", "until_us"), [("max", 7), (1000.0, None)])
+def test_only_a_flat_out_load_is_priced_until_its_last_row(tmp_path: Path, rate: float | str, until_us: int) -> None:
+    (tmp_path / "observer.jsonl").write_text('{"visible": 1, "last_row_us": 7}\n')
+    asked: list[int | None] = []
+    run = FakeRun(tmp_path, replace(CELL, rate=rate), engine=SPARK)
+    parts: Any = run
+    parts.meters = SimpleNamespace(uses=lambda until_us: asked.append(until_us) or {})
+    parts._kafka = dict
+    assert run._result(None).measured_until_us == (until_us or 0)
+    assert asked == [until_us]
