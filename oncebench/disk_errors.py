@@ -1,4 +1,4 @@
-"""Turns disk failures into errors that name the place and what to do.
+"""Turns disk failures, and paths that a program misreads, into errors that name the place and what to do.
 
 Promise: a full, read-only or forbidden disk reaches the user as `MissingEnvironment`. Every other error passes
 unchanged.
@@ -43,6 +43,12 @@ def disk_errors(path: Path, remedy: str = "choose another --work-dir") -> Iterat
         raise MissingEnvironment(
             f"{error.filename or path} can't be written: {cause}. Correct this, or {remedy}"
         ) from error
+
+
+def refuse_marks(path: Path, marks: str, program: str, remedy: str = "Choose another --work-dir") -> None:
+    """Raises `MissingEnvironment` for a path with one of `marks`, which `program` would read as another path."""
+    if found := [mark for mark in marks if mark in str(path)]:
+        raise MissingEnvironment(f"{program} can't use the path {path}, because it contains {found[0]!r}. {remedy}")
 
 
 @contextmanager

@@ -12,17 +12,22 @@ from pathlib import Path
 
 import platformdirs
 
+from oncebench.disk_errors import refuse_marks
 from oncebench.errors import MissingEnvironment
 
 CACHE_VARIABLE = "ONCEBENCH_CACHE"
 
 
 def cache_dir() -> Path:
-    """The folder for downloads: ``$ONCEBENCH_CACHE``, else the user's cache folder."""
+    """The folder for downloads: ``$ONCEBENCH_CACHE``, else the user's cache folder.
+
+    Raises `MissingEnvironment` for a path that separates the jars of a list: Java's class path (a colon), or Spark's
+    and Kafka's lists (a comma).
+    """
     override = os.environ.get(CACHE_VARIABLE)
-    if override:
-        return Path(override).expanduser().absolute()
-    return platformdirs.user_cache_path("oncebench")
+    folder = Path(override).expanduser().absolute() if override else platformdirs.user_cache_path("oncebench")
+    refuse_marks(folder, ",:", "Java", f"Set {CACHE_VARIABLE} to another folder")
+    return folder
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Reads a file of Java properties, as Kafka's own tools take it with `--command-config`.
+"""Reads and writes Java properties, as Kafka's own programs take them (`--command-config`, server.properties).
 
 Promise: a value may name an environment variable, `${env:NAME}`, as with Kafka's EnvVarConfigProvider. No message
 contains a value.
@@ -14,6 +14,8 @@ from pathlib import Path
 from oncebench.kafka_access.refused import AccessRefused
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+# The characters of a written value that Java would read as something else.
+_WRITTEN = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"})
 _NAME = re.compile(r"(?:\\.|[^\\\s=:])*")
 _PROVIDED = re.compile(r"\$\{(\w+):([^}]*)\}")
 
@@ -48,6 +50,23 @@ def parsed(text: str) -> dict[str, str]:
     return found
 
 
+def line_of(name: str, value: str) -> str:
+    """Returns the line of a setting, for java.util.Properties: Latin-1, so it contains ASCII only.
+
+    Args:
+        name: a name of Kafka's settings, which needs no escape.
+    """
+    text = "".join(each if each.isascii() else _in_hex(each) for each in value.translate(_WRITTEN))
+    first = "\\" if text.startswith(" ") else ""  # Java skips the space in front of a value
+    return f"{name}={first}{text}\n"
+
+
+def _in_hex(letter: str) -> str:
+    """The UTF-16 of a letter, as Java writes it."""
+    units = letter.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
 def _name(line: str) -> str:
     name = _NAME.match(line)
     assert name is not None, "the pattern matches an empty text too"
@@ -76,7 +95,8 @@ def _unescaped(text: str) -> str:
         code, letter = found[1], found[2]
         return chr(int(code, 16)) if code else _ESCAPES.get(letter, letter)
 
-    return re.sub(r"\\(?:u([0-9A-Fa-f]{4})|(.))", plain, text)
+    found = re.sub(r"\\(?:u([0-9A-Fa-f]{4})|(.))", plain, text)
+    return found.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")  # joins the halves of a letter
 
 
 def _provided(name: str, value: str, path: Path, environment: Mapping[str, str]) -> str:

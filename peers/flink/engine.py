@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from oncebench.disk_errors import refuse_marks
 from oncebench.downloads.java import Java
 from oncebench.lab.engine import Engine
 from oncebench.scenario.cell import Cell
@@ -35,9 +36,10 @@ def flink(cell: Cell, java: Java) -> Engine:
 def job_settings(settings: dict[str, Any], config: PipelineConfig) -> dict[str, Any]:
     """Returns the settings of an attempt, as `Settings.java` reads them."""
     assert isinstance(config.checkpoint, Path), "the suite has named a folder"
+    refuse_marks(config.checkpoint, ",:\\", "Flink")  # it separates folders, and reads a backslash as a slash
     checkpoints, temporary = config.checkpoint / "completed", config.checkpoint / "temporary"
     places = {
-        "execution.checkpointing.dir": checkpoints.as_uri(),
+        "execution.checkpointing.dir": f"file://{checkpoints}",  # Flink decodes no %20
         "io.tmp.dirs": str(temporary),
         "blob.storage.directory": str(temporary),
     }

@@ -63,13 +63,13 @@ ARROW_BYTES = 16 * 1024 * 1024
 # What remains when Spark's master did not answer for a minute: the context has stopped itself.
 _STOPPED = "Cannot call methods on a stopped SparkContext"
 # Spark's default configuration prints a warning for each state look-up that finds nothing.
-_LOG4J = Path(__file__).with_name("log4j2.properties")
+_LOG4J = Path(__file__).absolute().with_name("log4j2.properties").as_uri()
 
 
 def settings(config: PipelineConfig, of_sink: Mapping[str, str] | None = None) -> Mapping[str, str]:
     """Returns Spark's settings: the job's own override the sink's, and those override ours."""
     java = shlex.join(
-        [f"-Dlog4j2.configurationFile=file:{_LOG4J}", *_JVM, *config.jvm_options, *jvm_options(config.kafka_client)]
+        [f"-Dlog4j2.configurationFile={_LOG4J}", *_JVM, *config.jvm_options, *jvm_options(config.kafka_client)]
     )
     base = {
         "spark.app.name": f"oncebench {config.sink} {config.guarantee} {config.variant}",

@@ -61,8 +61,6 @@ def prepare_spark(java: Java, class_path: Sequence[Path], environment: Mapping[s
         *(f"{jar} {jar.stat().st_size} {jar.stat().st_mtime_ns}" for jar in jars),
     ]
     folder = cache_dir() / "spark" / hashlib.sha256("\n".join(state).encode()).hexdigest()[:16]
-    if ":" in str(folder):
-        return ()  # the JVM would read this path as two archives
     try:
         with disk_errors(folder, f"set {CACHE_VARIABLE} to another folder"):
             _make(folder, java, class_path, environment)

@@ -17,14 +17,9 @@ from pipeline.spark.home import link_spark
 
 
 def spark_home() -> Path | None:
-    """Returns the folder, or None if the cache can't hold it or its path contains a colon.
-
-    A class path would read a path with a colon as two paths.
-    """
+    """Returns the folder, or None if the cache can't hold it."""
     installed = hashlib.sha256(str(Path(pyspark.__file__).parent).encode()).hexdigest()[:16]
     home = cache_dir() / "spark" / f"home-{installed}"
-    if ":" in str(home):
-        return None
     try:
         home.mkdir(parents=True, exist_ok=True)
         link_spark(home)

@@ -69,7 +69,7 @@ class KafkaBroker(Kafka):
         flags = (*files.flags, f"-Xmx{heap_mb}m", *_JVM, jvm_option(self._temporary))
         with disk_errors(work_dir):
             self.cluster_id = make_data_folder(settings.data, files, settings.node, cluster_id)
-            properties.write_text(settings.properties(), "utf-8")
+            properties.write_text(settings.properties(), "ascii")
             if settings.hosts:
                 hosts = folder / "hosts"
                 hosts.write_text(settings.hosts, "utf-8")

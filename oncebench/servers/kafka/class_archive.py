@@ -92,7 +92,7 @@ def _make(made: Path, java: Java) -> None:
     folder = made.parent
     settings = BrokerSettings(folder / "data", dict(zip((CLIENTS, CONTROLLER), free_ports(2), strict=True)))
     properties = folder / "server.properties"
-    properties.write_text(settings.properties(), "utf-8")
+    properties.write_text(settings.properties(), "ascii")
     log = folder / "kafka.log"
 
     format_ = ("kafka.tools.StorageTool", "format", "--cluster-id", _uuid(), "--config", properties)

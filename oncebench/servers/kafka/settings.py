@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from oncebench.disk_errors import refuse_marks
+from oncebench.kafka_access.properties import line_of
 from oncebench.processes.ports import LOOPBACK
 
 CLIENTS = "PLAINTEXT"  # Kafka's default listener; `bootstrap_servers` names it
@@ -92,7 +94,11 @@ class BrokerSettings:
     hosts: str = ""
 
     def properties(self) -> str:
-        """The text of server.properties. `extra` overrides everything."""
+        """The text of server.properties, which is ASCII. `extra` overrides everything.
+
+        Raises `MissingEnvironment` for a data folder that Kafka would read as two.
+        """
+        refuse_marks(self.data, ",", "Kafka")
         advertised = {name: self.advertised.get(name, port) for name, port in self.ports.items()}
         if not self.names:
             del advertised[CONTROLLER]  # Kafka advertises it where it listens
@@ -116,7 +122,7 @@ class BrokerSettings:
             **{f"listener.name.{name.lower()}.num.network.threads": "1" for name in self.advertised},
             **self.extra,
         }
-        return "".join(f"{key}={value}\n" for key, value in values.items())
+        return "".join(line_of(*pair) for pair in values.items())
 
 
 def _listeners(ports: Mapping[str, int], host: Mapping[str, str] = MappingProxyType({})) -> str:

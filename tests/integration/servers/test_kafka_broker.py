@@ -169,11 +169,13 @@ def test_a_stopped_broker_ends_cleanly_and_refuses_faults(kafka_own: KafkaBroker
 
 
 def test_a_broker_started_on_kept_data_has_its_topics(tmp_path: Path) -> None:
-    with start_kafka(tmp_path) as broker:
+    folder = tmp_path / "Änderungen \\ 日本"  # Kafka reads a path of any form
+    with start_kafka(folder) as broker:
         topic = broker.fresh_topic("out", 1)
         write(broker.bootstrap_servers, topic, [b"kept"])
         broker.stop()
-    with start_kafka(tmp_path) as broker:
+    assert (folder / "kafka" / "data" / f"{topic}-0").is_dir()
+    with start_kafka(folder) as broker:
         assert values_in(broker.bootstrap_servers, topic) == [b"kept"]
 
 

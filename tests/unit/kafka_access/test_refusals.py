@@ -11,7 +11,7 @@ import pytest
 
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.kafka_access.jaas import MODULES
-from oncebench.kafka_access.properties import parsed, read_properties
+from oncebench.kafka_access.properties import line_of, parsed, read_properties
 from oncebench.kafka_access.refused import FIXED, AccessRefused, is_secret
 from tests.unit.kafka_access.files import CERTIFICATE, KEY, LOCKED_KEY, PBES2_KEY, access, login
 
@@ -200,6 +200,19 @@ def test_a_file_is_read_by_javas_rules() -> None:
     assert parsed(text) == {
         "a": "1", "b": "2", "c": "3", "d": "4 ", "e": "xy\\", "f=g": "ä\nz", "h": "", "i": "=", "j": "ab",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "value", ["/home/josé/w", " a  b ", "\\", "a\\nb\\", "tab\tline\nend\r\f", "日本😀", "#!=:", ""]
+)
+def test_java_reads_a_written_value_as_it_was(value: str) -> None:
+    line = line_of("log.dirs", value)
+    assert line.isascii() and line.count("\n") == 1
+    assert parsed(line) == {"log.dirs": value}
+
+
+def test_the_characters_that_java_misreads_are_written_by_its_rules() -> None:
+    assert line_of("a", " é😀\\b") == "a=\\ \\u00e9\\ud83d\\ude00\\\\b\n"
 
 
 def test_a_character_that_programs_read_differently_is_refused(tmp_path: Path) -> None:

@@ -18,8 +18,3 @@ def test_it_links_spark_without_the_zipped_pyspark(tmp_path: Path, monkeypatch: 
     assert sorted(path.name for path in home.iterdir()) == ["bin", "jars"]
     assert (home / "bin" / "spark-submit").is_file()
     assert any((home / "jars").glob("spark-core_*.jar"))
-
-
-def test_a_path_with_a_colon_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "a:b"))
-    assert spark_home() is None

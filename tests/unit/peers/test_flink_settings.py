@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from oncebench.downloads.maven import artifacts, bundles
-from oncebench.errors import ExitCode, UserError
+from oncebench.errors import ExitCode, MissingEnvironment, UserError
 from oncebench.scenario.cell import Cell
 from oncebench.servers.sink_servers import needed_bundles
 from peers.flink.engine import PROGRAM, job_settings
@@ -19,6 +19,13 @@ from peers.variant import Variant
 from pipeline.config import PipelineConfig
 
 CELL = Cell("kafka", "exactly-once", "flink-rocksdb-200ms", partitions=3, transaction_timeout_ms=7000)
+
+
+def attempt(folder: Path) -> PipelineConfig:
+    return PipelineConfig(
+        "localhost:1", "in", {"output": "out"}, "bad", "kafka", "exactly-once", CELL.variant, "run-1",
+        folder / "checkpoint", folder,
+    )  # fmt: skip
 
 
 def test_a_variant_names_state_and_interval() -> None:
@@ -59,11 +66,7 @@ def test_java_gets_only_options_that_it_knows(major: int, warns: bool) -> None:
 
 def test_an_attempt_adds_places_and_no_tuning(tmp_path: Path) -> None:
     described_settings = described(CELL, VARIANTS.parse(CELL.variant), 17)
-    config = PipelineConfig(
-        "localhost:1", "in", {"output": "out"}, "bad", "kafka", "exactly-once", CELL.variant, "run-1",
-        tmp_path / "checkpoint", tmp_path,
-    )  # fmt: skip
-    settings = job_settings(described_settings, config)
+    settings = job_settings(described_settings, attempt(tmp_path))
     added = settings["flink"].keys() - described_settings["flink"].keys()
     assert added == {"execution.checkpointing.dir", "io.tmp.dirs", "blob.storage.directory"}
     assert all(str(tmp_path) in settings["flink"][name] for name in added)
@@ -72,6 +75,20 @@ def test_an_attempt_adds_places_and_no_tuning(tmp_path: Path) -> None:
     # The suite finds leftovers by the prefix that its own sink uses.
     assert settings["transactionalIdPrefix"] == "run-1.txn."
     assert (tmp_path / "checkpoint" / "temporary").is_dir()
+
+
+@pytest.mark.parametrize("name", ["a b", "josé", "a%20b", "a#b"])
+def test_flink_writes_checkpoints_where_the_job_looks_for_them(name: str, tmp_path: Path) -> None:
+    settings = job_settings(described(CELL, VARIANTS.parse(CELL.variant), 17), attempt(tmp_path / name))
+    # Flink's Path decodes nothing: with %20 it would write into another folder, and a restart would find no checkpoint.
+    assert settings["flink"]["execution.checkpointing.dir"] == f"file://{settings['checkpoints']}"
+    assert settings["checkpoints"].startswith(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("name", ["a,b", "a:b", "a\\b"])
+def test_a_path_that_flink_reads_as_another_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(MissingEnvironment, match="Flink can't use the path"):
+        job_settings(described(CELL, VARIANTS.parse(CELL.variant), 17), attempt(tmp_path / name))
 
 
 def test_every_guarantee_has_its_counterpart() -> None:

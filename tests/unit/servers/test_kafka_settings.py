@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from oncebench.errors import ExitCode, MissingEnvironment, UserError
+from oncebench.kafka_access import properties
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.processes import ports
 from oncebench.servers.kafka import external as external_kafka
@@ -21,7 +22,7 @@ PORTS = {CLIENTS: 20001, CONTROLLER: 20002, "PROXIED": 20003}
 
 
 def parsed(settings: BrokerSettings) -> dict[str, str]:
-    return dict(line.split("=", 1) for line in settings.properties().splitlines())
+    return properties.parsed(settings.properties())
 
 
 def test_every_listener_has_an_explicit_loopback_address() -> None:
@@ -30,6 +31,18 @@ def test_every_listener_has_an_explicit_loopback_address() -> None:
         addresses = [listener.split("://")[1] for listener in properties[key].split(",")]
         assert all(address.startswith("127.0.0.1:") for address in addresses), properties[key]
     assert properties["controller.quorum.voters"] == "1@127.0.0.1:20002"
+
+
+@pytest.mark.parametrize("name", ["josé", "Änderungen", "日本", "a b", "back\\slash", "n\new"])
+def test_java_reads_the_path_of_the_data_as_it_is(name: str, tmp_path: Path) -> None:
+    settings = BrokerSettings(tmp_path / name / "data", PORTS)
+    assert settings.properties().isascii(), "java.util.Properties reads Latin-1"
+    assert parsed(settings)["log.dirs"] == str(tmp_path / name / "data")
+
+
+def test_a_path_that_kafka_reads_as_two_is_refused() -> None:
+    with pytest.raises(MissingEnvironment, match=r"Kafka can't use the path /a,b/data.*Choose another --work-dir"):
+        BrokerSettings(Path("/a,b/data"), PORTS).properties()
 
 
 def test_a_proxied_listener_advertises_another_port() -> None:
