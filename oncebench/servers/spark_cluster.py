@@ -4,7 +4,7 @@ Each worker has one core, and a working folder and an environment of its own: no
 of the caller's. So executors get jars and code from the driver, as on other machines.
 
 Promise: when the context ends, all of these processes are gone, and so are the executors that they have started.
-Failures: `MissingEnvironment` if the workers do not register within START_LIMIT_S.
+Failures: `MissingEnvironment` if a process ends while it starts, or the workers do not register within START_LIMIT_S.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -26,9 +25,10 @@ import pyspark
 from oncebench.downloads.java import Java
 from oncebench.errors import Interrupted, MissingEnvironment
 from oncebench.processes import child as process
-from oncebench.processes.child import Child
+from oncebench.processes.child import Child, tail
 from oncebench.processes.ports import LOOPBACK, free_ports
 from oncebench.processes.temporary import emptied, jvm_option
+from oncebench.servers.pages import page
 from oncebench.servers.spark_executors import executors_among
 
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -51,6 +51,7 @@ class SparkCluster:
         page: the address of the master's page.
         folder: logs, and the working folders of the workers.
         java: runs master and workers.
+        master: the process of the master.
         workers: the newest process of each worker.
     """
 
@@ -58,13 +59,13 @@ class SparkCluster:
     page: str
     folder: Path
     java: Java
+    master: Child
     workers: list[Child] = field(default_factory=list)
     _stack: ExitStack = field(default_factory=ExitStack)
 
     def state(self) -> Mapping[str, Any]:
         """Returns what the master's page reports about workers and applications."""
-        with urllib.request.urlopen(f"{self.page}/json/", timeout=START_LIMIT_S) as answer:  # noqa: S310  http
-            found: Mapping[str, Any] = json.load(answer)
+        found: Mapping[str, Any] = json.loads(page(f"{self.page}/json/", START_LIMIT_S))
         return found
 
     def alive(self) -> int:
@@ -124,13 +125,23 @@ class SparkCluster:
         self.workers[index] = self._start_worker(index)
 
     def start_workers(self, number: int, interrupted: Callable[[], bool]) -> None:
-        """Starts this number of workers; returns when the master has all of them."""
+        """Starts this number of workers; returns when the master has all of them.
+
+        Raises:
+            MissingEnvironment: the master or a worker has ended, or the master does not get its workers in time.
+            Interrupted: the user has asked to end.
+        """
         for index in range(number):
             self.workers.append(self._start_worker(index))
         end = monotonic() + START_LIMIT_S
         while self.alive() != number:
             if interrupted():
                 raise Interrupted("interrupted before the Spark cluster ran")
+            for each in (self.master, *self.workers):
+                if not each.alive:
+                    raise MissingEnvironment(
+                        f"{each.name} ended while starting; the end of {each.log}:\n{tail(each.log)}"
+                    )
             if monotonic() > end:
                 problem = f"the master did not get its workers within {START_LIMIT_S:g} s"
                 raise MissingEnvironment(f"{problem}. See the files `log` in {self.folder}")
@@ -157,15 +168,15 @@ def start_spark_cluster(
         interrupted: whether the user has asked to end; ends the wait for the workers.
 
     Raises:
-        MissingEnvironment: the workers do not register within START_LIMIT_S.
+        MissingEnvironment: a process ends while it starts, or the workers do not register within START_LIMIT_S.
         UserError: interrupted (exit code 130).
     """
     port, page = free_ports(2)
     address, shown = f"spark://{LOOPBACK}:{port}", f"http://{LOOPBACK}:{page}"
     with ExitStack() as stack:
         own = ["--host", LOOPBACK, "--port", str(port), "--webui-port", str(page)]
-        stack.enter_context(start(java, "Master", own, folder / "master"))
-        cluster = SparkCluster(address, shown, folder, java, _stack=stack)
+        master = stack.enter_context(start(java, "Master", own, folder / "master"))
+        cluster = SparkCluster(address, shown, folder, java, master, _stack=stack)
         cluster.start_workers(workers, interrupted)
         yield cluster
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +33,7 @@ from oncebench.errors import MissingEnvironment, UserError
 from oncebench.processes import child
 from oncebench.processes.child import Child, tail
 from oncebench.processes.ports import LOOPBACK, free_ports
+from oncebench.servers.pages import page
 from oncebench.servers.service import Service
 from oncebench_iceberg.rest_server.warehouse import Warehouse, warehouse_of
 from oncebench_iceberg.sink import REST_SERVICE, VARIABLE
@@ -185,8 +185,7 @@ class RestCatalogServer:
 def _failure(uri: str) -> str:
     """Returns why a catalog at 127.0.0.1 does not answer, or ''."""
     try:
-        with urllib.request.urlopen(f"{uri}/v1/config", timeout=_ANSWER_S) as answer:  # noqa: S310  http only
-            answer.read()
+        page(f"{uri}/v1/config", _ANSWER_S)
     except OSError as error:  # urllib.error.URLError is one
         return str(error)
     return ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from oncebench.lab.lab import Lab
 from oncebench.processes.ports import free_ports
+from oncebench.servers.pages import page
 from tests import ROOT
 from tests.example_jobs import Example
 from tests.integration.jobs.test_killed import ORDERS
@@ -31,8 +31,7 @@ def lines_of_the_page() -> str:
 def scrape(port: int) -> dict[tuple[str, ...], float]:
     """The value of each sample, by its name and the labels besides sink and sink_id; empty before the server is up."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-            text = answer.read().decode()
+        text = page(f"http://127.0.0.1:{port}/metrics", 10).decode()
     except OSError:
         return {}
     found = {}

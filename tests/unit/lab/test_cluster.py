@@ -10,9 +10,11 @@ from typing import Any, cast
 import pytest
 
 from oncebench.commands.shared.options import base_cell
-from oncebench.errors import ExitCode, UserError
+from oncebench.errors import ExitCode, MissingEnvironment, UserError
 from oncebench.lab.spark.cluster import open_cluster
 from oncebench.lab.spark.master import master_for
+from oncebench.processes import child as process
+from oncebench.processes.child import Child
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import require_possible
 from oncebench.servers.spark_cluster import SparkCluster
@@ -58,9 +60,23 @@ def test_file_sinks_run_on_a_cluster_of_this_machine() -> None:
     require_possible([replace(CELL, sink="files-jsonl")])
 
 
+def cluster_of(folder: Path, master: Child) -> SparkCluster:
+    return SparkCluster("spark://127.0.0.1:1", "http://127.0.0.1:1", folder, cast("Any", None), master)
+
+
+def test_the_wait_ends_with_the_log_of_a_master_that_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkCluster, "_start_worker", lambda self, _: self.master)
+    ends = ["sh", "-c", "echo no such option; exit 3"]
+    with (
+        process.start("Spark's master", ends, tmp_path / "log") as master,
+        pytest.raises(MissingEnvironment, match=r"Spark's master ended while starting.*log:\nno such option"),
+    ):
+        cluster_of(tmp_path, master).start_workers(1, lambda: False)
+
+
 def test_ctrl_c_ends_the_wait_for_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SparkCluster, "_start_worker", lambda *_: None)
-    cluster = SparkCluster("spark://127.0.0.1:1", "http://127.0.0.1:1", tmp_path, cast("Any", None))
+    cluster = cluster_of(tmp_path, cast("Any", None))
     with pytest.raises(UserError, match="interrupted") as ended:
         cluster.start_workers(1, lambda: True)
     assert ended.value.exit_code == ExitCode.INTERRUPTED

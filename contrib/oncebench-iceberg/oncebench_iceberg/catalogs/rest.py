@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
+from urllib.request import getproxies_environment
 
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.utils.config import Config, merge_config
@@ -33,6 +34,8 @@ CONNECT_S = 10.0
 READ_S = 30.0
 # A load takes the catalog some ms of computing, so a reader does not ask as often as it looks at a file.
 POLL_S = 0.05
+# The suite's own catalog, or one that the user runs for a test.
+_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 _FORM = "https://HOST:PORT/PATH/NAMESPACE.TABLE?warehouse=NAME"
 
 
@@ -118,10 +121,17 @@ def settings() -> Mapping[str, Any]:
     return Config().get_catalog_config(CATALOG_NAME) or {}
 
 
+def _no_proxy() -> str:
+    """Returns the hosts to which requests go directly: the user's, and this machine, which a proxy does not reach."""
+    return ",".join((*getproxies_environment().get("no", "").split(","), *_THIS_MACHINE)).lstrip(",")
+
+
 class _TimedCatalog(RestCatalog):  # type: ignore[misc]  # mypy sees no types of pyiceberg
-    """A REST catalog whose requests end."""
+    """A REST catalog whose requests end, and go past a proxy if it is on this machine."""
 
     def _config_headers(self, session: Session) -> None:
         # pyiceberg calls this first with each new session, also before it logs in.
-        session.request = partial(session.request, timeout=(CONNECT_S, READ_S))  # type: ignore[method-assign]
+        session.request = partial(  # type: ignore[method-assign]
+            session.request, timeout=(CONNECT_S, READ_S), proxies={"no_proxy": _no_proxy()}
+        )
         super()._config_headers(session)
