@@ -17,6 +17,7 @@ from kafka.errors import KafkaError
 
 from oncebench.errors import UserError
 from oncebench.faults.context import FaultContext, pausing
+from oncebench.processes import child
 from oncebench.sinks.kafka.coordinator import Coordinator, Transaction
 from oncebench.sinks.kafka.names import generation_of
 from oncebench.sinks.registry import suite_sinks
@@ -87,13 +88,13 @@ def stop_session(context: FaultContext, seconds: float) -> Generator[None]:
         return
     with context.without_restarts():
         try:
-            session.suspend()
+            child.suspend(session)
             context.note("session-stopped", pid=session.pid)
             context.resume_pipeline()
             yield from pausing(seconds)
         finally:
             with suppress(psutil.NoSuchProcess):  # if the postmaster ended meanwhile, it has ended the session
-                session.resume()
+                child.resume(session)
             context.note("session-continued", pid=session.pid)
 
 
@@ -113,7 +114,8 @@ def hijack(context: FaultContext, _seconds: float) -> Generator[None]:
     taken = 0
     for name in names:
         try:
-            Producer({"bootstrap.servers": where, "transactional.id": name}).init_transactions(HIJACK_LIMIT_S)
+            other = Producer({"bootstrap.servers": where, "transactional.id": name, "log_level": 0})
+            other.init_transactions(HIJACK_LIMIT_S)
         except KafkaException as error:
             context.note("hijack-failed", transactional_id=name, why=error.args[0].str())
         else:

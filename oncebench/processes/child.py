@@ -13,9 +13,12 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+import psutil
 
 from oncebench.disk_errors import disk_errors
 from oncebench.errors import MissingEnvironment, UserError
@@ -139,6 +142,22 @@ def _runs(child: Session) -> bool:
         return os.waitid(os.P_PID, child.sid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
     except ChildProcessError:  # already reaped
         return False
+
+
+def suspend(process: psutil.Process) -> None:
+    """SIGSTOP for a child's descendant that leads a session of its own, as PostgreSQL's do.
+
+    The guardian kills it if the suite dies: while it is stopped, it does not notice the end of its parent.
+    """
+    with suppress(ProcessLookupError):  # `suspend` reports it
+        guardian().watch(Session(process.pid, start_time(process.pid)))
+    process.suspend()
+
+
+def resume(process: psutil.Process) -> None:
+    """SIGCONT after `suspend`. Raises `psutil.NoSuchProcess` if it has ended."""
+    guardian().unwatch(Session(process.pid, 0))
+    process.resume()
 
 
 def running(child: Child | None, name: str, log: Path) -> Child:

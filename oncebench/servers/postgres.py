@@ -119,13 +119,13 @@ class PostgresServer:
         self._running().freeze()  # a frozen postmaster starts no session meanwhile
         for each in self._sessions():
             with suppress(psutil.NoSuchProcess):
-                each.suspend()
+                process.suspend(each)
 
     def resume(self) -> None:
         """SIGCONT after `pause`."""
         for each in self._sessions():
             with suppress(psutil.NoSuchProcess):
-                each.resume()
+                process.resume(each)
         self._running().thaw()
 
     def wait_until_recovered(self, before: Sequence[psutil.Process]) -> None:

@@ -86,6 +86,38 @@ def test_a_killed_suite_leaves_no_stopped_child(suite: Callable[..., Suite]) -> 
     wait_for("every child and the guardian to end", killed.all_gone)
 
 
+STOPPED_BACKEND = """
+import psutil
+SERVER = '''
+import os, time
+if (backend := os.fork()) == 0:
+    os.setsid()
+else:
+    print(backend, flush=True)
+time.sleep(600)
+'''
+log = Path(sys.argv[1]) / "server"
+server = process.start("a server", [sys.executable, "-c", SERVER], log)
+while not log.read_text():
+    time.sleep(0.01)
+backend = psutil.Process(int(log.read_text()))
+while os.getsid(backend.pid) != backend.pid:
+    time.sleep(0.01)
+server.freeze()
+process.suspend(backend)
+
+class child:
+    def members():
+        return server.pid, backend.pid, server.pid
+"""
+
+
+def test_a_killed_suite_leaves_no_stopped_session_of_a_server(suite: Callable[..., Suite]) -> None:
+    killed = suite(STOPPED_BACKEND)
+    killed.popen.kill()
+    wait_for("the guardian's work", killed.all_gone)
+
+
 @pytest.mark.parametrize("end", ["raise SystemExit(3)", "raise ZeroDivisionError", "os._exit(1)", "os.abort()"])
 def test_a_suite_that_ends_without_cleanup_leaves_no_child(suite: Callable[..., Suite], end: str) -> None:
     ended = suite(end=end)
