@@ -33,8 +33,8 @@ DEFAULTS: dict[str, Setting] = {
     "delivery.timeout.ms": 120_000,
     # At 20,000 events/s the open loop continues for 25 s without a broker and needs up to 0.3 GB.
     "queue.buffering.max.messages": 500_000,
-    # Errors only: while a broker starts, each retry would print a warning over the progress.
-    "log_level": 3,
+    # Critical errors only: while a broker starts, each retry would print an error line (level 3) over the progress.
+    "log_level": 2,
     # 1 GiB, so the limit on the number of messages is reached first.
     "queue.buffering.max.kbytes": 1_048_576,
     # The client reconnects within a second after the broker is back. With librdkafka's default of 10 s the outage

@@ -180,7 +180,7 @@ _STEPS: Mapping[Decision, str] = {
 
 @contextmanager
 def _opened(request: Request) -> Iterator[LeftOpen]:
-    kafka: Mapping[str, str] = {} if request.kafka is None else request.kafka.client
+    kafka: Mapping[str, str] = {} if request.kafka is None else {"log_level": "2", **request.kafka.client}
     try:
         owner = _owner(request, kafka)
         if request.kafka is not None:
