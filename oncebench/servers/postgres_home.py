@@ -12,6 +12,7 @@ import os
 import pwd
 import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -33,6 +34,7 @@ _PREFIX = "oncebench-postgres-"  # of temporary folders
 _PASSING_THROUGH = 0o710
 _PRIVATE = 0o700
 _PASSABLE_FOR_ALL = 0o001
+_READABLE, _EXECUTABLE = 0o444, 0o111
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ def home(folder: Path) -> Iterator[Home]:
             path.mkdir(mode=_PRIVATE, exist_ok=True)
             if user is not None:
                 os.chown(path, *user)
-        if user is not None and not _reachable(programs / "postgres"):
+        if user is not None and not (_reachable(programs / "postgres") and _usable(installed)):
             programs = _copied(installed, own / "program") / "bin"
         yield Home(own, programs, user)
 
@@ -84,11 +86,16 @@ def _installed() -> Path:
 
 
 def _copied(installed: Path, into: Path) -> Path:
-    """A copy of the program. It finds its libraries next to the package, as in the wheel."""
+    """A copy of the program, for every user. It finds its libraries next to the package, as in the wheel."""
     libraries = installed.parents[1] / LIBRARIES
     if libraries.is_dir():
         shutil.copytree(libraries, into / LIBRARIES)
-    return Path(shutil.copytree(installed, into / PACKAGE / INSTALLED))
+    copied = Path(shutil.copytree(installed, into / PACKAGE / INSTALLED))
+    # A umask of 077 gives root's pip files to root only. The folder above belongs to the server's user.
+    for path in _files(into):
+        mode = path.stat().st_mode
+        path.chmod(mode | _READABLE | (_EXECUTABLE if mode & stat.S_IXUSR else 0))
+    return copied
 
 
 def _unprivileged() -> tuple[int, int]:
@@ -107,6 +114,17 @@ def _unprivileged() -> tuple[int, int]:
 def _reachable(path: Path) -> bool:
     """Whether every user may reach `path` through all folders above it."""
     return all(above.stat().st_mode & _PASSABLE_FOR_ALL for above in path.resolve().parents)
+
+
+def _usable(installed: Path) -> bool:
+    """Whether every user may read all files of the program, and execute what its owner may."""
+    modes = [path.stat().st_mode for path in (*_files(installed), *_files(installed.parents[1] / LIBRARIES))]
+    return all(mode & stat.S_IROTH and (mode & stat.S_IXOTH or not mode & stat.S_IXUSR) for mode in modes)
+
+
+def _files(folder: Path) -> list[Path]:
+    """The folder and all files and folders below it, without links."""
+    return [path for path in (folder, *folder.rglob("*")) if path.exists() and not path.is_symlink()]
 
 
 def _temporary(stack: ExitStack) -> Path:

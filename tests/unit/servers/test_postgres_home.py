@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from oncebench.processes import child
-from oncebench.servers import postgres
-from oncebench.servers.postgres_home import _PREFIX, Home, _temporary, remove_stale_homes
+from oncebench.servers import postgres, postgres_home
+from oncebench.servers.postgres_home import (
+    _PREFIX,
+    INSTALLED,
+    PACKAGE,
+    Home,
+    _temporary,
+    home,
+    remove_stale_homes,
+)
 from oncebench.workdir import WORK_FOLDER_FILE, open_work_dir
 from tests import ROOT
 
@@ -43,6 +53,32 @@ def test_only_folders_of_killed_runs_are_deleted(tmp_path: Path, dead: Path) -> 
     other.rename(dead)
     remove_stale_homes(tmp_path)
     assert sorted(tmp_path.iterdir()) == sorted([fresh, link, foreign])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the server as another user")
+@pytest.mark.parametrize("mask", [0o077, 0o027])
+def test_the_servers_user_can_run_a_program_that_only_root_may(
+    mask: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))  # every user reaches it
+    folder.chmod(0o755)
+    before = os.umask(mask)  # as it was when pip made the package, and as it is during the run
+    try:
+        installed = folder / PACKAGE / INSTALLED
+        (installed / "bin").mkdir(parents=True)
+        shutil.copy("/bin/true", installed / "bin" / "postgres")
+        (installed / "bin" / "postgres").chmod(0o777 & ~mask)
+        (installed / "timezone").write_text("UTC")
+        monkeypatch.setattr(postgres_home, "_installed", lambda: installed)
+        with home(folder / "work") as made:
+            assert made.user is not None
+            with child.start("it", [made.programs / "postgres"], tmp_path / "log", user=made.user) as started:
+                assert started.wait(60)
+            assert started.returncode == 0, (tmp_path / "log").read_text()
+            assert (made.programs.parent / "timezone").stat().st_mode & 0o777 == 0o644 | (0o666 & ~mask)
+    finally:
+        os.umask(before)
+        shutil.rmtree(folder)
 
 
 def test_a_folder_whose_server_still_runs_stays(tmp_path: Path, dead: Path) -> None:
