@@ -123,8 +123,8 @@ def _signal_all(pids: Iterable[int], number: signal.Signals) -> None:
 def _read_linux(pid: int) -> _Process | None:
     try:
         text = Path(f"/proc/{pid}/stat").read_text("ascii", errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return None
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return None  # it has ended, or belongs to another user and is hidden (`hidepid`): it is not ours
     state, _ppid, _group, session, *rest = text.rpartition(")")[2].split()  # the name in front may contain anything
     threads, started = rest[13], rest[15]  # fields 20 and 22 of proc(5)
 

@@ -137,6 +137,21 @@ def test_a_reused_pid_is_never_signalled(stranger: "subprocess.Popen[bytes]") ->
     assert psutil.Process(stranger.pid).status() != psutil.STATUS_STOPPED
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's /proc")
+def test_a_process_that_proc_hides_is_no_member(tree: Child, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `hidepid=1`, /proc lists the processes of other users and refuses their files."""
+    read = Path.read_text
+
+    def hidden(path: Path, *args: str, **more: str) -> str:
+        if path == Path("/proc/1/stat"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return read(path, *args, **more)
+
+    monkeypatch.setattr(Path, "read_text", hidden)
+    assert 1 in psutil.pids()
+    assert len(tree.members()) == 3
+
+
 def test_a_killed_child_is_not_continued(tree: Child, stranger: "subprocess.Popen[bytes]") -> None:
     tree.kill_session()
     tree.session = Session(stranger.pid, start_time(stranger.pid) - 1)  # as if its pid had been given away
