@@ -23,6 +23,9 @@ _CAUSES = {
     errno.EISDIR: "a folder is in its place",
     errno.ENOTDIR: "a file is in its place",
     errno.EEXIST: "a file is in its place",
+    errno.ENAMETOOLONG: "the name is too long",
+    errno.ELOOP: "its symbolic links form a circle",
+    errno.EIO: "the disk reports an error",
 }
 # Less than any process of a run needs to continue: a broker's log segment or a state store takes more.
 _FULL_BYTES = 1_000_000

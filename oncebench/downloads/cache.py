@@ -21,11 +21,17 @@ CACHE_VARIABLE = "ONCEBENCH_CACHE"
 def cache_dir() -> Path:
     """The folder for downloads: ``$ONCEBENCH_CACHE``, else the user's cache folder.
 
-    Raises `MissingEnvironment` for a path that separates the jars of a list: Java's class path (a colon), or Spark's
-    and Kafka's lists (a comma).
+    Raises `MissingEnvironment` if the user has no home, and for a path that separates the jars of a list: Java's class
+    path (a colon), or Spark's and Kafka's lists (a comma).
     """
     override = os.environ.get(CACHE_VARIABLE)
-    folder = Path(override).expanduser().absolute() if override else platformdirs.user_cache_path("oncebench")
+    try:
+        folder = Path(override).expanduser().absolute() if override else platformdirs.user_cache_path("oncebench")
+    except RuntimeError as error:  # a container whose user is not in /etc/passwd, without HOME
+        raise MissingEnvironment(
+            "there is no folder for downloads, because this user has no home. "
+            f"Set {CACHE_VARIABLE} to a folder on a disk with a few hundred MB free, without ~"
+        ) from error
     refuse_marks(folder, ",:", "Java", f"Set {CACHE_VARIABLE} to another folder")
     return folder
 

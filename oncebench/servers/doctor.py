@@ -75,7 +75,7 @@ def checks(work_dir: Path | None = None) -> list[Check]:
 def _check(name: str, check: Callable[[], _Finding]) -> Check:
     try:
         ok, detail, advice = check()
-    except OSError as error:
+    except (OSError, UserError) as error:
         ok, detail, advice = False, f"could not be checked: {error}", "fix the problem that the message names"
     return Check(name, ok, detail, "" if ok else advice)
 

@@ -14,7 +14,15 @@ from oncebench.errors import ExitCode, MissingEnvironment, UserError
 
 @pytest.mark.parametrize(
     ("number", "cause"),
-    [(errno.ENOSPC, "the disk is full"), (errno.EDQUOT, "quota"), (errno.EROFS, "read-only"), (errno.EACCES, "denied")],
+    [
+        (errno.ENOSPC, "the disk is full"),
+        (errno.EDQUOT, "quota"),
+        (errno.EROFS, "read-only"),
+        (errno.EACCES, "denied"),
+        (errno.ENAMETOOLONG, "too long"),
+        (errno.ELOOP, "circle"),
+        (errno.EIO, "reports an error"),
+    ],
 )
 def test_a_disk_failure_names_its_cause_and_the_remedy(number: int, cause: str, tmp_path: Path) -> None:
     with pytest.raises(MissingEnvironment, match=f"{tmp_path}.*{cause}.*--work-dir") as caught, disk_errors(tmp_path):
