@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oncebench.downloads.cache import cache_dir, locked
-from oncebench.downloads.verified import fetch
+from oncebench.downloads.verified import UNFINISHED, fetch
 from oncebench.sinks.packages import sink_packages
 
 _LOG = logging.getLogger(__name__)
@@ -85,6 +85,8 @@ def jars(bundle: str) -> tuple[Path, ...]:
             missing = [artifact for artifact in wanted if not is_verified(artifact)]
             if missing:
                 number = f"{len(missing)} jar{'' if len(missing) == 1 else 's'}"
+                for rest in {rest for each in missing for rest in _cache_path(each).parent.glob(f"{UNFINISHED}*")}:
+                    rest.unlink(missing_ok=True)  # of a killed run: no other run fetches, because this one has the lock
                 _LOG.info("fetching %s for %s into %s", number, bundle, cache_dir())
             with ThreadPoolExecutor(_PARALLEL_DOWNLOADS) as pool:
                 list(pool.map(_fetch, missing))

@@ -16,6 +16,7 @@ from oncebench.errors import MissingEnvironment, UserError
 _TIMEOUT_S = (10, 60)  # to connect, and between two chunks
 _ATTEMPTS = 3  # a short failure of a mirror should not end a run
 _CHUNK_BYTES = 1 << 18
+UNFINISHED = ".fetch-"  # the beginning of a file name while the download runs
 _SERVER_ERROR = 500  # HTTP codes from here on may be temporary; smaller codes are permanent
 
 
@@ -53,16 +54,28 @@ def _may_be_temporary(error: requests.RequestException) -> bool:
 
 
 def _reason(error: requests.RequestException) -> str:
-    return type(error).__name__ if error.response is None else f"HTTP {error.response.status_code}"
+    return f"{type(error).__name__}: {error}" if error.response is None else f"HTTP {error.response.status_code}"
+
+
+def _ask(url: str) -> requests.Response:
+    """Sends the request. Raises `MissingEnvironment` if it can't be sent as this machine is set up."""
+    try:
+        # identity: a server that compresses a .tar.gz again in transit would change the hashed bytes
+        return requests.get(url, stream=True, timeout=_TIMEOUT_S, headers={"Accept-Encoding": "identity"})
+    except requests.RequestException:
+        raise
+    except OSError as error:  # requests reads the file of REQUESTS_CA_BUNDLE before it connects
+        raise MissingEnvironment(
+            f"{url} could not be fetched ({error}). Correct or unset REQUESTS_CA_BUNDLE and CURL_CA_BUNDLE"
+        ) from error
 
 
 def _fetch_once(url: str, target: Path, sha256: str, mirror_variable: str) -> None:
     digest = hashlib.sha256()
-    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=".fetch-", delete=False) as file:
+    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=UNFINISHED, delete=False) as file:
         temporary = Path(file.name)
         try:
-            # identity: a server that compresses a .tar.gz again in transit would change the hashed bytes
-            with requests.get(url, stream=True, timeout=_TIMEOUT_S, headers={"Accept-Encoding": "identity"}) as answer:
+            with _ask(url) as answer:
                 answer.raise_for_status()
                 for chunk in answer.iter_content(_CHUNK_BYTES):
                     digest.update(chunk)

@@ -13,6 +13,8 @@ import pytest
 
 from oncebench.downloads import maven
 from oncebench.downloads.cache import cache_dir
+from oncebench.downloads.maven import jars
+from oncebench.downloads.verified import fetch
 from oncebench.errors import ExitCode, MissingEnvironment, UserError
 from tools.maven_lock import BUNDLES
 
@@ -141,6 +143,32 @@ def test_a_missing_jar_is_requested_once_and_names_the_mirror_variable(repositor
         maven.jars("pair")
     assert caught.value.exit_code == ExitCode.ENVIRONMENT
     assert repository.requests["/org/example/two/1.0/two-1.0.jar"] == 1
+
+
+@pytest.mark.parametrize("name", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
+def test_missing_certificates_are_not_reported_as_a_full_disk(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for each in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(each, raising=False)
+    monkeypatch.setenv(name, "/none/bundle.pem")
+    with pytest.raises(
+        MissingEnvironment, match=r"could not be fetched.*/none/bundle.pem\). Correct or unset REQUESTS_"
+    ):
+        fetch("https://127.0.0.1:1/x.jar", tmp_path / "x.jar", "0" * 64, "MIRROR")
+
+
+def test_a_failure_is_reported_with_its_text(tmp_path: Path) -> None:
+    with pytest.raises(MissingEnvironment, match=r"InvalidSchema: No connection adapters were found for 'gopher://"):
+        fetch("gopher://x/y", tmp_path / "x.jar", "0" * 64, "MIRROR")
+
+
+def test_the_rest_of_a_killed_download_is_removed(repository: Repository) -> None:
+    jar = jars("pair")[0]
+    jar.unlink()
+    (jar.parent / ".fetch-killed").write_text("half")
+    jars("pair")
+    assert jar.is_file() and not (jar.parent / ".fetch-killed").exists()
 
 
 def test_a_broken_transfer_keeps_nothing(repository: Repository, tmp_path: Path) -> None:
