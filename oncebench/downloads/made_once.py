@@ -1,17 +1,21 @@
 """Makes a folder of the cache once, for all runs that need it.
 
-Promise: the folder is complete or absent. Runs that need it at the same time wait for the first one. What a killed run
-has left unfinished is removed by the next run that makes something.
+Promise: the folder is complete or absent, also after a power failure. Runs that need it at the same time wait for the
+first one. What a killed run has left unfinished is removed by the next run that makes something.
 """
 
+import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 from oncebench.downloads.cache import locked
 
 _UNFINISHED = ".preparing-"
+_RETRY_S = 86_400.0  # a failed attempt takes up to minutes, so it is repeated once a day at most
+RETRY = f"The next attempt is in {_RETRY_S / 3600:.0f} hours, or at the next run if you delete"
 
 
 def made_once(folder: Path, lock: str, make: Callable[[Path], object], is_made: Callable[[Path], bool]) -> None:
@@ -35,5 +39,27 @@ def made_once(folder: Path, lock: str, make: Callable[[Path], object], is_made: 
             made = Path(temporary) / "made"
             made.mkdir()
             make(made)
+            _sync(made)
             shutil.rmtree(folder, ignore_errors=True)  # what `is_made` has rejected
             made.rename(folder)
+
+
+def has(file: Path) -> bool:
+    """Whether a file has content."""
+    return file.is_file() and file.stat().st_size > 0
+
+
+def made_or_failed(folder: Path, optional: str) -> bool:
+    """Whether the folder has its optional file, or the attempt to make this file failed less than a day ago."""
+    return folder.is_dir() and (has(folder / optional) or time.time() - folder.stat().st_mtime < _RETRY_S)
+
+
+def _sync(folder: Path) -> None:
+    """Writes a folder's content to the disk. Otherwise a power failure could leave empty files behind its name."""
+    for path in (*folder.rglob("*"), folder):
+        if not path.is_symlink():
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)

@@ -26,7 +26,7 @@ from oncebench.delivery.contract import EXACTLY_ONCE
 from oncebench.disk_errors import disk_errors
 from oncebench.downloads.cache import CACHE_VARIABLE, cache_dir
 from oncebench.downloads.java import Java
-from oncebench.downloads.made_once import made_once
+from oncebench.downloads.made_once import RETRY, has, made_once, made_or_failed
 from oncebench.errors import UserError
 from oncebench.home import HOME
 from oncebench.processes import child as process
@@ -41,7 +41,6 @@ _LOG = logging.getLogger(__name__)
 # Limit for Spark's start with a first batch, and for writing the archive. Each takes 10 s on an idle machine.
 _TIMEOUT_S = 120.0
 _POLL_S = 0.05
-_RETRY_S = 86_400.0  # a failed attempt takes half a minute, so it is repeated once a day at most
 _SLOWER = "Spark will start more slowly, because no archive of its classes could be made"
 _ARCHIVE, _MADE_FOR, _LOG_FILE = "classes.jsa", "made-for", "pipeline.log"
 
@@ -67,7 +66,7 @@ def prepare_spark(java: Java, class_path: Sequence[Path], environment: Mapping[s
     except (UserError, OSError) as error:
         _LOG.warning(f"{_SLOWER}: {error}")
     archive = folder / _ARCHIVE
-    return (f"-XX:SharedArchiveFile={archive}",) if archive.is_file() else ()
+    return (f"-XX:SharedArchiveFile={archive}",) if has(archive) else ()
 
 
 def _make(folder: Path, java: Java, class_path: Sequence[Path], environment: Mapping[str, str]) -> None:
@@ -83,14 +82,7 @@ def _make(folder: Path, java: Java, class_path: Sequence[Path], environment: Map
             shutil.copy(made.parent / _LOG_FILE, made / _LOG_FILE)
             _LOG.warning(_describe(failure, folder))
 
-    made_once(folder, "spark", make, _is_made)
-
-
-def _is_made(folder: Path) -> bool:
-    """Whether there is an archive, or an attempt failed less than a day ago."""
-    if not folder.is_dir():
-        return False
-    return (folder / _ARCHIVE).is_file() or time.time() - folder.stat().st_mtime < _RETRY_S
+    made_once(folder, "spark", make, lambda found: made_or_failed(found, _ARCHIVE))
 
 
 def _remove_unused(folder: Path, made_for: str) -> None:
@@ -103,10 +95,7 @@ def _remove_unused(folder: Path, made_for: str) -> None:
 
 def _describe(failure: str, folder: Path) -> str:
     """Returns the warning about a failed attempt, as one line."""
-    return (
-        f"{_SLOWER}: {failure}. The next attempt is in {_RETRY_S / 3600:.0f} hours, or at the next run if you delete "
-        f"{folder}. See the log {folder / _LOG_FILE}"
-    )
+    return f"{_SLOWER}: {failure}. {RETRY} {folder}. See the log {folder / _LOG_FILE}"
 
 
 def _write_archive(

@@ -10,17 +10,19 @@ import logging
 import secrets
 import signal
 from base64 import urlsafe_b64encode
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from oncebench.disk_errors import disk_errors
 from oncebench.downloads.cache import CACHE_VARIABLE, cache_dir
 from oncebench.downloads.java import Java
-from oncebench.downloads.made_once import made_once
+from oncebench.downloads.made_once import RETRY, has, made_once, made_or_failed
 from oncebench.downloads.maven import jars
 from oncebench.errors import UserError
 from oncebench.processes import child as process
 from oncebench.processes.child import tail
+from oncebench.processes.language import in_english
 from oncebench.processes.ports import free_ports
 from oncebench.servers.kafka.process import command, wait_until_serving
 from oncebench.servers.kafka.settings import CLIENTS, CONTROLLER, BrokerSettings
@@ -30,6 +32,7 @@ _LOG = logging.getLogger(__name__)
 _TIMEOUT_S = 120.0  # for the format tool, or for writing the archive: seconds, unless the machine is starved
 _CHECKPOINT = "bootstrap.checkpoint"
 _ARCHIVE = "classes.jsa"
+_CLEAN = (0, 128 + signal.SIGTERM)  # a JVM that SIGTERM has ended, after its shutdown hooks
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class StartFiles:
     def flags(self) -> tuple[str, ...]:
         """The JVM flags that use the archive, if there is one."""
         archive = self.folder / _ARCHIVE
-        return (f"-XX:SharedArchiveFile={archive}",) if archive.is_file() else ()
+        return (f"-XX:SharedArchiveFile={archive}",) if has(archive) else ()
 
 
 def start_files(java: Java) -> StartFiles:
@@ -53,7 +56,7 @@ def start_files(java: Java) -> StartFiles:
         state.append(f"{jar} {stat.st_size} {stat.st_mtime_ns}")  # the JVM compares these too
     folder = cache_dir() / "kafka" / hashlib.sha256("\n".join(state).encode()).hexdigest()[:16]
     with disk_errors(folder, f"set {CACHE_VARIABLE} to another folder"):
-        made_once(folder, "kafka", lambda made: _make(made, java), Path.is_dir)
+        made_once(folder, "kafka", lambda made: _make(made, java, folder), _is_made)
     return StartFiles(folder)
 
 
@@ -86,7 +89,12 @@ def _uuid() -> str:
     return text
 
 
-def _make(made: Path, java: Java) -> None:
+def _is_made(folder: Path) -> bool:
+    """Whether there are a checkpoint, and an archive or an attempt to make it that failed less than a day ago."""
+    return has(folder / _CHECKPOINT) and made_or_failed(folder, _ARCHIVE)
+
+
+def _make(made: Path, java: Java, cached: Path) -> None:
     """Formats a data folder with Kafka's tool. Runs a broker that writes the archive at its end."""
     _LOG.info("creating Kafka's class archive for Java %s (once)", java.version)
     folder = made.parent
@@ -96,7 +104,7 @@ def _make(made: Path, java: Java) -> None:
     log = folder / "kafka.log"
 
     format_ = ("kafka.tools.StorageTool", "format", "--cluster-id", _uuid(), "--config", properties)
-    with process.start("Kafka's format tool", command(java, folder, (), *format_), log) as child:
+    with process.start("Kafka's format tool", command(java, folder, (), *format_), log, env=in_english()) as child:
         child.wait(_TIMEOUT_S)
     checkpoint = settings.data / _CHECKPOINT
     if not checkpoint.is_file():
@@ -104,11 +112,27 @@ def _make(made: Path, java: Java) -> None:
     (made / _CHECKPOINT).write_bytes(checkpoint.read_bytes())
 
     flags = (f"-XX:ArchiveClassesAtExit={made / _ARCHIVE}",)
-    with process.start("Kafka", command(java, folder, flags, "kafka.Kafka", properties), log) as child:
-        try:
-            wait_until_serving(child, log.stat().st_size)
+    failure = _write_archive(made / _ARCHIVE, command(java, folder, flags, "kafka.Kafka", properties), log)
+    if failure is not None:
+        (made / _ARCHIVE).unlink(missing_ok=True)  # it may be half written
+        _LOG.warning(
+            "Kafka will start more slowly, because its class archive could not be created: %s\n%s %s",
+            failure, RETRY, cached,
+        )  # fmt: skip
+
+
+def _write_archive(archive: Path, run: Sequence[str], log: Path) -> str | None:
+    """Runs a broker that writes the archive at its end. Returns None, or why there is no whole archive."""
+    offset = log.stat().st_size
+    try:
+        with process.start("Kafka", run, log, env=in_english()) as child:
+            wait_until_serving(child, offset)
             child.send(signal.SIGTERM)
-            if not child.wait(_TIMEOUT_S):
-                (made / _ARCHIVE).unlink(missing_ok=True)  # incomplete
-        except UserError as error:
-            _LOG.warning("Kafka will start more slowly, because its class archive could not be created: %s", error)
+            in_time = child.wait(_TIMEOUT_S)
+    except UserError as error:
+        return str(error)
+    if not in_time:
+        return f"the JVM did not end within {_TIMEOUT_S:g} s"
+    if child.returncode not in _CLEAN:
+        return f"the JVM ended with exit code {child.returncode}; the end of {log}:\n{tail(log, offset)}"
+    return None if has(archive) else "the JVM wrote no archive"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from oncebench.downloads.made_once import made_once
+from oncebench.downloads.made_once import made_once, made_or_failed
 
 
 @pytest.fixture
@@ -48,3 +49,35 @@ def test_a_rejected_folder_is_replaced(folder: Path) -> None:
     (folder / "log of a failed attempt").touch()
     made_once(folder, "kind", lambda made: (made / "file").touch(), lambda each: (each / "file").is_file())
     assert [path.name for path in folder.iterdir()] == ["file"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs Linux's /proc")
+def test_the_content_is_on_the_disk_before_the_folder_has_its_name(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(Path(f"/proc/self/fd/{handle}").readlink()))
+
+    def make(made: Path) -> None:
+        (made / "below").mkdir()
+        (made / "below" / "file").write_text("x")
+        (made / "link").symlink_to("nowhere")
+
+    made_once(folder, "kind", make, Path.is_dir)
+    (made,) = {path.parent for path in synced if path.name == "below"}
+    assert {path.relative_to(made) for path in synced} == {Path(), Path("below"), Path("below/file")}
+    assert made.parent.name.startswith(".preparing-")
+
+
+def test_a_failed_attempt_is_repeated_a_day_later(folder: Path) -> None:
+    assert not made_or_failed(folder, "archive")
+    folder.mkdir(parents=True)
+    assert made_or_failed(folder, "archive")
+    os.utime(folder, (0, 0))
+    assert not made_or_failed(folder, "archive")
+    (folder / "archive").touch()
+    os.utime(folder, (0, 0))
+    assert not made_or_failed(folder, "archive"), "a power failure leaves empty files"
+    (folder / "archive").write_text("x")
+    os.utime(folder, (0, 0))
+    assert made_or_failed(folder, "archive")

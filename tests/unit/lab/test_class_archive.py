@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -34,18 +32,6 @@ def test_only_archives_in_use_are_kept(tmp_path: Path) -> None:
     class_archive._remove_unused(tmp_path, f"{tmp_path}\n/java/25")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other-java"]
     assert (tmp_path / "other-java" / class_archive._ARCHIVE).is_file()
-
-
-def test_a_failed_attempt_is_repeated_after_a_day(tmp_path: Path) -> None:
-    assert not class_archive._is_made(tmp_path / "never-tried")
-    (tmp_path / "failed").mkdir()
-    assert class_archive._is_made(tmp_path / "failed")
-    yesterday = time.time() - class_archive._RETRY_S - 1
-    os.utime(tmp_path / "failed", (yesterday, yesterday))
-    assert not class_archive._is_made(tmp_path / "failed")
-    make(tmp_path, "old", "anything")
-    os.utime(tmp_path / "old", (yesterday, yesterday))
-    assert class_archive._is_made(tmp_path / "old")
 
 
 class FakePipeline:
