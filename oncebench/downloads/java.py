@@ -16,14 +16,15 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from oncebench.downloads.cache import cache_dir, locked
+from oncebench.disk_errors import disk_errors
+from oncebench.downloads.cache import CACHE_VARIABLE, cache_dir
+from oncebench.downloads.made_once import made_once
 from oncebench.downloads.verified import fetch
 from oncebench.errors import MissingEnvironment
 
@@ -35,7 +36,7 @@ MIRROR_VARIABLE = "ONCEBENCH_JDK_URL"
 
 _PINS = Path(__file__).with_name("locks") / "jdk.toml"
 _TEMURIN = "https://github.com/adoptium/temurin21-binaries/releases/download/jdk-{version}"
-_RUN_TIMEOUT_S = 20  # for a cold JVM on a slow disk; normally it takes 0.1 s
+_RUN_TIMEOUT_S = 60  # for a cold JVM on a slow disk of a busy machine; normally it takes 0.1 s
 _HOMES = ("*", "*/Contents/Home")  # JAVA_HOME inside an unpacked archive: Linux, macOS
 
 
@@ -72,6 +73,8 @@ def find_java(*, may_fetch: bool = True) -> Java:
             refused.append(f"{origin} ({executable}) {error}")
             continue
         if java.major in SUPPORTED:
+            if refused and may_fetch:
+                _LOG.warning("using Java %s (%s). Passed over: %s", java.version, java.home, "; ".join(refused))
             return java
         refused.append(f"{origin} ({executable}) is Java {java.version}")
     tried = "; ".join(refused) or "JAVA_HOME is not set and there is no java on the PATH"
@@ -85,6 +88,8 @@ def find_java(*, may_fetch: bool = True) -> Java:
     pin = _pin()
     if pin is None:
         raise MissingEnvironment(f"{missing}There is no JDK to fetch for {_platform()}: install one and set JAVA_HOME")
+    if refused:
+        _LOG.warning("passed over: %s", "; ".join(refused))
     return _fetch_jdk(pin)
 
 
@@ -143,31 +148,40 @@ def _java_below(folder: Path) -> Path | None:
     return None
 
 
-def _fetch_jdk(pin: _Pin) -> Java:
-    """Downloads and unpacks the JDK. Its folder appears in the cache whole or not at all."""
-    folder = _jdk_folder(pin)
-    with locked("jdk") as cache:
-        executable = _java_below(folder)  # another run may have fetched it while this run waited
-        if executable is None:
-            base = os.environ.get(MIRROR_VARIABLE) or _TEMURIN.format(version=quote(pin.version))
-            url = f"{base.rstrip('/')}/{pin.archive}"
-            _LOG.info("fetching a JDK (Temurin %s, about 200 MB) into %s", pin.version, cache)
-            with tempfile.TemporaryDirectory(dir=cache, prefix=".jdk-") as temporary:
-                archive = Path(temporary) / pin.archive
-                fetch(url, archive, pin.sha256, MIRROR_VARIABLE)
-                unpacked = Path(temporary) / "unpacked"
-                try:
-                    with tarfile.open(archive) as tar:
-                        tar.extractall(unpacked)  # noqa: S202 - its SHA-256 is pinned, so its content is known
-                    folder.parent.mkdir(parents=True, exist_ok=True)
-                    unpacked.rename(folder)
-                except (OSError, EOFError, tarfile.TarError) as error:
-                    raise MissingEnvironment(f"the JDK could not be unpacked into {folder}: {error}") from error
-            executable = _java_below(folder)
-    if executable is None:
+def _runs(folder: Path) -> bool:
+    """Whether there is a JDK that answers. A damaged one is fetched again."""
+    executable = _java_below(folder)
+    try:
+        return executable is not None and bool(inspect_java(executable))
+    except ValueError:
+        return False
+
+
+def _unpack_jdk(pin: _Pin, made: Path) -> None:
+    """Downloads the JDK and unpacks it into an empty folder."""
+    base = os.environ.get(MIRROR_VARIABLE) or _TEMURIN.format(version=quote(pin.version))
+    url = f"{base.rstrip('/')}/{pin.archive}"
+    _LOG.info("fetching a JDK (Temurin %s, about 200 MB) into %s", pin.version, cache_dir())
+    archive = made.parent / pin.archive
+    fetch(url, archive, pin.sha256, MIRROR_VARIABLE)
+    try:
+        with tarfile.open(archive) as tar:
+            tar.extractall(made)  # noqa: S202 - its SHA-256 is pinned, so its content is known
+    except (OSError, EOFError, tarfile.TarError) as error:
         raise MissingEnvironment(
-            f"the archive {pin.archive} holds no bin/java. Delete {folder}, install a JDK and set JAVA_HOME"
-        )
+            f"the JDK could not be unpacked into {made}: {error}. Make room, or set {CACHE_VARIABLE} to another folder"
+        ) from error
+    if _java_below(made) is None:
+        raise MissingEnvironment(f"the archive {pin.archive} holds no bin/java. Install a JDK and set JAVA_HOME")
+
+
+def _fetch_jdk(pin: _Pin) -> Java:
+    """Downloads and unpacks the JDK, unless the cache has one that runs."""
+    folder = _jdk_folder(pin)
+    with disk_errors(folder, f"set {CACHE_VARIABLE} to another folder"):
+        made_once(folder, "jdk", lambda made: _unpack_jdk(pin, made), _runs)
+    executable = _java_below(folder)
+    assert executable is not None, "_unpack_jdk has found it"
     try:
         return inspect_java(executable)
     except ValueError as error:

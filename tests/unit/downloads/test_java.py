@@ -120,10 +120,17 @@ def test_each_supported_version_is_recognised(version: str, tmp_path: Path, monk
     assert find_java().version == version
 
 
-def test_an_unsupported_JAVA_HOME_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unsupported_JAVA_HOME_is_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "old", "11.0.2")))
     put_on_path(fake_java(tmp_path / "new", "25.0.1"), tmp_path)
     assert find_java().version == "25.0.1"
+    assert "using Java 25.0.1" in caplog.text and "JAVA_HOME" in caplog.text and "is Java 11.0.2" in caplog.text
+    caplog.clear()
+    monkeypatch.delenv("JAVA_HOME")
+    find_java()
+    assert caplog.text == ""
 
 
 def test_the_error_names_each_candidate_and_why_it_was_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +180,21 @@ def test_a_missing_java_is_fetched_once(
     assert fetched.executable.is_relative_to(tmp_path / "cache")
     assert find_java(may_fetch=False) == fetched
     assert mirror.requests == ["/jdks/jdk.tar.gz"]
-    assert [path.name for path in (tmp_path / "cache").glob(".jdk-*")] == []
+    assert len([*(tmp_path / "cache" / "jdk").iterdir()]) == 1
+
+
+@pytest.mark.parametrize("damage", ["", "#!/bin/sh\nexit 1\n"], ids=["empty", "broken"])
+def test_a_damaged_jdk_in_the_cache_is_fetched_again(
+    damage: str, mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    offer(mirror, {"jdk/bin/java": SCRIPT.format(version="21.0.1")}, tmp_path, monkeypatch)
+    fetched = find_java()
+    fetched.executable.write_text(damage)
+    (tmp_path / "cache" / "jdk" / ".preparing-killed" / "made").mkdir(parents=True)
+    assert find_java() == fetched
+    assert len(mirror.requests) == 2
+    assert "passed over: the cache" in caplog.text
+    assert len([*(tmp_path / "cache" / "jdk").iterdir()]) == 1
 
 
 def test_nothing_is_fetched_if_downloads_are_off(
@@ -211,7 +232,7 @@ def test_a_broken_archive_leaves_no_partial_jdk(
     (tmp_path / "jdk.toml").write_text(pins.replace(hashlib.sha256(whole).hexdigest(), new))
     with pytest.raises(MissingEnvironment, match="could not be unpacked"):
         find_java()
-    assert not (tmp_path / "cache" / "jdk").exists()
+    assert [*(tmp_path / "cache" / "jdk").iterdir()] == []
 
 
 def test_an_archive_without_java_gives_advice(mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
