@@ -25,7 +25,8 @@ import pyspark
 from oncebench.downloads.java import Java
 from oncebench.errors import Interrupted, MissingEnvironment
 from oncebench.processes import child as process
-from oncebench.processes.child import Child, tail
+from oncebench.processes.child import Child, read_log, tail
+from oncebench.processes.language import in_english
 from oncebench.processes.ports import LOOPBACK, free_ports
 from oncebench.processes.temporary import emptied, jvm_option
 from oncebench.servers.pages import page
@@ -38,8 +39,14 @@ _POLL_S = 0.05
 # As the pipeline's own JVM (pipeline/spark/session.py), because a cluster of the suite runs for minutes. In two
 # alternating pairs of runs with a kill, the executors took 0.71 and 0.82 times the CPU time of Java's defaults.
 _JVM = "-XX:+UseParallelGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+_STARTS = 3  # another process may take a free port before the master does
+_TAKEN = b"java.net.BindException"
 # One executor with Spark's default memory fits into a worker.
 WORKER_MEMORY = "1g"
+
+
+class _PortTaken(MissingEnvironment):
+    """Another process listens on a port of the master."""
 
 
 @dataclass
@@ -137,6 +144,8 @@ class SparkCluster:
         while self.alive() != number:
             if interrupted():
                 raise Interrupted("interrupted before the Spark cluster ran")
+            if _TAKEN in read_log(self.master.log):
+                raise _PortTaken(f"a port of Spark's master was taken by another process; see {self.master.log}")
             for each in (self.master, *self.workers):
                 if not each.alive:
                     raise MissingEnvironment(
@@ -171,14 +180,26 @@ def start_spark_cluster(
         MissingEnvironment: a process ends while it starts, or the workers do not register within START_LIMIT_S.
         UserError: interrupted (exit code 130).
     """
-    port, page = free_ports(2)
-    address, shown = f"spark://{LOOPBACK}:{port}", f"http://{LOOPBACK}:{page}"
-    with ExitStack() as stack:
-        own = ["--host", LOOPBACK, "--port", str(port), "--webui-port", str(page)]
-        master = stack.enter_context(start(java, "Master", own, folder / "master"))
-        cluster = SparkCluster(address, shown, folder, java, master, _stack=stack)
-        cluster.start_workers(workers, interrupted)
-        yield cluster
+    for attempt in range(1, _STARTS + 1):
+        with ExitStack() as stack:
+            cluster = _begin(folder, java, stack)
+            try:
+                cluster.start_workers(workers, interrupted)
+            except _PortTaken:
+                if attempt == _STARTS:
+                    raise
+                continue
+            yield cluster
+            return
+
+
+def _begin(folder: Path, java: Java, stack: ExitStack) -> SparkCluster:
+    """Starts a master on free ports. Its log begins anew."""
+    port, shown = free_ports(2)
+    own = ["--host", LOOPBACK, "--port", str(port), "--webui-port", str(shown)]
+    (folder / "master" / "log").unlink(missing_ok=True)
+    master = stack.enter_context(start(java, "Master", own, folder / "master"))
+    return SparkCluster(f"spark://{LOOPBACK}:{port}", f"http://{LOOPBACK}:{shown}", folder, java, master, _stack=stack)
 
 
 def start(java: Java, kind: str, arguments: list[str], folder: Path) -> Child:
@@ -187,7 +208,7 @@ def start(java: Java, kind: str, arguments: list[str], folder: Path) -> Child:
         (folder / name).mkdir(parents=True, exist_ok=True)
     temporary = emptied(folder / "tmp")
     environment = {
-        "PATH": os.environ["PATH"],
+        **{name: value for name, value in in_english().items() if name in ("PATH", "LC_CTYPE", "LC_MESSAGES")},
         "HOME": str(folder / "home"),
         "TMPDIR": str(temporary),
         "JAVA_HOME": str(java.home),
@@ -196,6 +217,8 @@ def start(java: Java, kind: str, arguments: list[str], folder: Path) -> Child:
         "SPARK_LOCAL_IP": LOOPBACK,
         "SPARK_LOCAL_DIRS": str(temporary),
         "JDK_JAVA_OPTIONS": f'{_JVM} "{jvm_option(temporary)}"',  # also for the executors, which inherit it
+        # Without retries: on the next port it would miss its own workers, which then register at another master.
+        "SPARK_MASTER_OPTS": "-Dspark.port.maxRetries=0",
         "SPARK_DAEMON_MEMORY": "256m",  # a master and a worker keep little: names and states
     }
     main = f"org.apache.spark.deploy.{kind.lower()}.{kind}"

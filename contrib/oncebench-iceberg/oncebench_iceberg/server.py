@@ -32,6 +32,7 @@ from oncebench.downloads.maven import jars
 from oncebench.errors import MissingEnvironment, UserError
 from oncebench.processes import child
 from oncebench.processes.child import Child, tail
+from oncebench.processes.language import in_english
 from oncebench.processes.ports import LOOPBACK, free_ports
 from oncebench.servers.pages import page
 from oncebench.servers.service import Service
@@ -124,7 +125,7 @@ class RestCatalogServer:
             if not again:
                 (self.port,) = free_ports(1)
             offset = self.log.stat().st_size if self.log.exists() else 0
-            environment = {**os.environ, **self._warehouse.environment}
+            environment = {**in_english(), **self._warehouse.environment}
             self._child = child.start("the REST catalog", self._command(), self.log, env=environment, cwd=self._folder)
             failure = self._wait()
             if not failure:

@@ -28,6 +28,7 @@ from oncebench.downloads.maven import jars
 from oncebench.errors import MissingEnvironment, UserError
 from oncebench.processes import child
 from oncebench.processes.child import Child, tail
+from oncebench.processes.language import in_english
 from oncebench.processes.ports import LOOPBACK, free_ports
 from oncebench.servers.service import Service
 from oncebench_pravega.controller import Controller, ControllerAway, Stream
@@ -84,7 +85,7 @@ class PravegaServer:
         for attempt in range(1, _STARTS + 1):
             ports = free_ports(3)
             offset = self.log.stat().st_size if self.log.exists() else 0
-            self._child = child.start("Pravega", self._command(ports), self.log, cwd=self._folder)
+            self._child = child.start("Pravega", self._command(ports), self.log, env=in_english(), cwd=self._folder)
             self.address = f"{LOOPBACK}:{ports[0]}"
             failure = self._wait()
             if not failure:

@@ -21,6 +21,7 @@ from oncebench.errors import UserError
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.processes import child
 from oncebench.processes.child import Child
+from oncebench.processes.language import in_english
 from oncebench.processes.ports import LOOPBACK, free_ports
 from oncebench.processes.temporary import emptied, jvm_option
 from oncebench.servers.kafka.class_archive import StartFiles, make_data_folder, start_files
@@ -103,7 +104,7 @@ class KafkaBroker(Kafka):
         self._has_served = False
         self._log_offset = self.log.stat().st_size if self.log.exists() else 0
         emptied(self._temporary)
-        self._child = child.start("the Kafka broker", self._command, self.log)
+        self._child = child.start("the Kafka broker", self._command, self.log, env=in_english())
 
     @property
     def serves(self) -> bool:

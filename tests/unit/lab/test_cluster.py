@@ -17,7 +17,8 @@ from oncebench.processes import child as process
 from oncebench.processes.child import Child
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import require_possible
-from oncebench.servers.spark_cluster import SparkCluster
+from oncebench.servers import spark_cluster
+from oncebench.servers.spark_cluster import SparkCluster, start_spark_cluster
 
 CELL = Cell("kafka", "exactly-once", "two-phase", workers=2)
 
@@ -72,6 +73,24 @@ def test_the_wait_ends_with_the_log_of_a_master_that_has_ended(tmp_path: Path, m
         pytest.raises(MissingEnvironment, match=r"Spark's master ended while starting.*log:\nno such option"),
     ):
         cluster_of(tmp_path, master).start_workers(1, lambda: False)
+
+
+def test_a_master_whose_port_was_taken_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[str] = []
+
+    def start(_java: object, kind: str, arguments: list[str], folder: Path) -> Child:
+        if kind == "Master":
+            started.append(arguments[arguments.index("--port") + 1])
+        taken = "echo java.net.BindException: in use; " if kind == "Master" and len(started) == 1 else ""
+        folder.mkdir(parents=True, exist_ok=True)
+        return process.start(kind, ["sh", "-c", f"{taken}sleep 600"], folder / "log")
+
+    monkeypatch.setattr(spark_cluster, "start", start)
+    monkeypatch.setattr(SparkCluster, "alive", lambda _: 1 if len(started) == 2 else 0)
+    with start_spark_cluster(tmp_path, cast("Any", None), 1) as cluster:
+        assert cluster.address == f"spark://127.0.0.1:{started[1]}"
+        assert len(cluster.workers) == 1 and cluster.master.alive
+    assert len(started) == 2
 
 
 def test_ctrl_c_ends_the_wait_for_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
