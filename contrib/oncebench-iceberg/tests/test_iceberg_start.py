@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from iceberg_tables import EXACTLY_ONCE, SCHEMA, Tables, marker
 from oncebench_iceberg.catalogs import local
 from oncebench_iceberg.catalogs.local import LocalPlace
 from oncebench_iceberg.catalogs.place import place_of
+from oncebench_iceberg.catalogs.rest import RestPlace
 from oncebench_iceberg.columns import iceberg_schema, unsuitable
 from oncebench_iceberg.commit import Unanswered
 from oncebench_iceberg.driver import _cause
@@ -330,3 +332,23 @@ def test_a_property_that_pyiceberg_cannot_use_refuses_a_start(tmp_path: Path, na
     catalog.create_namespace("shop")
     catalog.create_table(tables.place.table, iceberg_schema(SCHEMA), properties={name: text})
     refused(tables, f"{text}. Correct that table property")
+
+
+class _Sent(Exception):
+    """A request, with the proxies that it would use."""
+
+
+@pytest.mark.parametrize(
+    ("host", "proxied"),
+    [("127.0.0.1", False), ("localhost", False), ("[::1]", False), ("mine", False), ("catalog.example", True)],
+)
+def test_a_proxy_is_asked_for_other_machines_only(host: str, proxied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def send(_self: requests.Session, _request: Any, **options: Any) -> None:
+        raise _Sent("http" in options["proxies"])
+
+    monkeypatch.setattr(requests.Session, "send", send)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "mine")
+    with pytest.raises(_Sent) as sent:
+        RestPlace.of(f"http://{host}:1/shop.orders").open()
+    assert sent.value.args == (proxied,)

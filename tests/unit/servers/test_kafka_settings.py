@@ -128,7 +128,7 @@ def test_a_data_folder_keeps_its_cluster(tmp_path: Path) -> None:
 
 def test_the_class_archive_is_optional(tmp_path: Path) -> None:
     assert StartFiles(tmp_path).flags == ()
-    (tmp_path / "classes.jsa").write_bytes(b"")
+    (tmp_path / "classes.jsa").write_bytes(b"classes")
     assert f"-XX:SharedArchiveFile={tmp_path / 'classes.jsa'}" in StartFiles(tmp_path).flags
 
 
