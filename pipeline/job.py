@@ -36,7 +36,7 @@ from oncebench.delivery.protocols import native, protocol_of
 from oncebench.delivery.quarantine import Quarantine
 from oncebench.delivery.stores.choose import Place
 from oncebench.delivery.topics import settings
-from oncebench.delivery.topics.check import READ, refuse_compacted, refuse_unfit
+from oncebench.delivery.topics.check import READ, refuse_unfit, refuse_unfit_quarantine
 from oncebench.jobs.batches import Batches, rows_of
 from oncebench.jobs.checkpoint import committed_position, has_finished, newest_finished, open_batch
 from oncebench.jobs.output import Target
@@ -143,8 +143,7 @@ class Job:
         admin = AdminClient({**self.config.kafka_client, **(more or {})})
         refuse_unfit(admin, {self.config.input_topic: "the input topic"}, limit_s, (READ,))
         if self.config.quarantine_topic:
-            refuse_unfit(admin, {self.config.quarantine_topic: "the quarantine topic"}, limit_s)
-            refuse_compacted(admin, self.config.quarantine_topic, "the quarantine topic")
+            refuse_unfit_quarantine(admin, self.config.quarantine_topic, limit_s)
 
     def _fail(self, failure: BaseException) -> None:
         """Ends the query with this failure; for threads whose errors Spark would only log."""

@@ -39,7 +39,7 @@ from oncebench.delivery.quarantine import COLUMN, Quarantine
 from oncebench.delivery.starts.gaps import Gaps
 from oncebench.delivery.starts.places import Places
 from oncebench.delivery.stores.choose import Place, place_at
-from oncebench.delivery.topics.check import READ, refuse_compacted, refuse_unfit
+from oncebench.delivery.topics.check import READ, refuse_unfit, refuse_unfit_quarantine
 from oncebench.delivery.topics.settings import LIMIT_S
 from oncebench.jobs.batches import Batches
 from oncebench.jobs.checkpoint import has_planned, query_id
@@ -195,8 +195,7 @@ def _refuse_unfit_quarantine(quarantine: Quarantine, sink_id: str) -> None:
         admin = AdminClient(dict(quarantine.client))
         if quarantine.source_topic:
             refuse_unfit(admin, {quarantine.source_topic: "the input topic"}, LIMIT_S, (READ,))
-        refuse_unfit(admin, {quarantine.topic: "the quarantine topic"}, LIMIT_S)
-        refuse_compacted(admin, quarantine.topic, "the quarantine topic")
+        refuse_unfit_quarantine(admin, quarantine.topic, LIMIT_S)
 
 
 def in_checkpoint(writer: DataStreamWriter, checkpoint: Place) -> DataStreamWriter:

@@ -28,9 +28,10 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from oncebench.delivery.errors import NO_RESTART_HELPS
 from oncebench.errors import ExitCode, UserError
 from oncebench.home import HOME
-from oncebench.lab.engine import REFUSED, SPARK, Engine
+from oncebench.lab.engine import SPARK, Engine
 from oncebench.processes import child as process
 from oncebench.processes.child import Child
 from oncebench.record.json_lines import LineWriter
@@ -246,7 +247,7 @@ class Supervisor:
             self._failures = 0
             return self.start_successor()
         code, why = unrequested
-        if code == REFUSED:
+        if code == NO_RESTART_HELPS:
             raise PipelineEnded(f"the pipeline {why}", exit_code=ExitCode.ERROR)
         self._failures = 1 if attempt.running else self._failures + 1
         if self._failures >= MAX_FAILURES:
