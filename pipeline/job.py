@@ -22,7 +22,6 @@ from subprocess import TimeoutExpired
 
 import pyspark
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
@@ -42,6 +41,7 @@ from oncebench.jobs.checkpoint import committed_position, has_finished, newest_f
 from oncebench.jobs.output import Target
 from oncebench.jobs.query import in_checkpoint
 from oncebench.jobs.start import identity_of, kafka_must_answer, refuse_access, start_sink
+from oncebench.kafka_repair.admin import admin_client
 from oncebench.sinks.folder_events import changes_in
 from pipeline.config import PipelineConfig
 from pipeline.failures import advised, explain
@@ -140,7 +140,7 @@ class Job:
 
     def _refuse_unfit_topics(self, limit_s: float, more: Mapping[str, int] | None = None) -> None:
         """Refuses topics that this job reads or writes, whatever its sink is; `more`: settings of the client."""
-        admin = AdminClient({**self.config.kafka_client, **(more or {})})
+        admin = admin_client({**self.config.kafka_client, **(more or {})})
         refuse_unfit(admin, {self.config.input_topic: "the input topic"}, limit_s, (READ,))
         if self.config.quarantine_topic:
             refuse_unfit_quarantine(admin, self.config.quarantine_topic, limit_s)
