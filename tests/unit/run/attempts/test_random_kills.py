@@ -143,6 +143,12 @@ class Link:
     def forget(self, catch: Catch) -> None:
         catch.forgotten = True
 
+    def cut(self) -> None:
+        assert not self.caught[-1].forgotten, "a repeat of the commit would pass"
+
+    def mend(self) -> None:
+        assert not self.caught[-1].forgotten
+
 
 @pytest.mark.parametrize(("link", "recorded"), [(Link(), {"commit_held": True}), (None, {})], ids=["link", "no link"])
 def test_an_outage_begins_at_a_commit_and_delays_the_restart(
