@@ -1,7 +1,7 @@
 """Finds, for each fault and each random kill, why the run did not exercise it.
 
 The reasons for a fault: it was not hit, it was hit elsewhere, it had no target, it was cut short, or its batch was not
-run again. For a random kill: no commit was held back where one should have been.
+run again. For a random kill: the pipeline had nothing left to do, or no commit was held back although one should be.
 
 Promise: pure functions of the record. A note of a fault belongs to the hit that it names (`hit_us`), however much later
 it was written. The next fault of a chain may have been hit meanwhile.
@@ -29,6 +29,7 @@ RANDOM = "random-kill"
 # Once a batch is in Spark's commit log, a kill does not make Spark run it again.
 NO_REPLAY_AFTER = frozenset({"after-commit-log"})
 
+_NO_WORK = "the pipeline had read and committed everything. Make the load longer"
 _NOT_HELD = "the pipeline committed no transaction in time, so the outage began without one that was held back"
 
 
@@ -73,7 +74,10 @@ def by_fault(
 
 def of_random_kill(line: Line) -> list[str]:
     """Returns why the random kill of this line tested nothing; an empty list if it did, and for older runs."""
-    return [_NOT_HELD] if line.get("commit_held") is False else []
+    return [
+        *([_NO_WORK] if line.get("idle") else []),
+        *([_NOT_HELD] if line.get("commit_held") is False else []),
+    ]
 
 
 def of_random_kills(requested: int, timeline: Sequence[Line]) -> list[str]:

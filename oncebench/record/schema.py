@@ -260,6 +260,7 @@ _RandomKill = TypedDict(
         "t_us": Whole,
         "landed": _Landed | None,
         "commit_held": NotRequired[bool],  # kills before an outage under exactly-once
+        "idle": NotRequired[bool],  # older runs do not show it
     },
 )
 

@@ -49,6 +49,7 @@ from oncebench.observe.final_read import final_reads
 from oncebench.observe.resources import Use
 from oncebench.processes.child import Child
 from oncebench.run.attempts.supervisor import PipelineEnded, Supervisor
+from oncebench.run.attempts.work_left import WorkLeft
 from oncebench.run.configs import load_configs, load_plans, observer_configs, pipeline_config, warm_up_file
 from oncebench.run.extra_load.closing import CLOSING_EVENTS, send_closing
 from oncebench.run.extra_load.warm_up import WARM_UP_BATCHES, WARM_UP_SESSIONS, open_sessions, send_warm_up
@@ -299,7 +300,7 @@ class _Run:
     def _start_load(self) -> None:
         self.supervisor.note("load-started")
         self.processes.start_generators(load_configs(self.cell, self.lab.kafka.access, self.topics, self.folder))
-        self.supervisor.begin_random_kills()
+        self.supervisor.begin_random_kills(WorkLeft(self.cell, self.progress))
 
     def _drain(self) -> None:
         """Waits until the pipeline has returned every row and every fault is over; records the end."""

@@ -117,3 +117,10 @@ def test_an_outage_without_a_held_commit_tested_nothing() -> None:
         progress=SimpleNamespace(items=[]), cell={"cell": {"faults": []}}, path=Path("run"),
     )  # fmt: skip
     assert [bool(kill["untested"]) for kill in faults_of(record)] == [False, True]
+
+
+def test_a_random_kill_without_work_tested_nothing() -> None:
+    busy, idle = random_kill(), random_kill(idle=True)
+    why = "random kills: the pipeline had read and committed everything. Make the load longer"
+    assert of_random_kills(2, [busy, busy]) == []
+    assert of_random_kills(3, [busy, idle, idle]) == [f"2 of 3 {why}"]
