@@ -62,14 +62,9 @@ def test_a_run_starts_dead_servers_before_it_makes_topics(tmp_path: Path, monkey
 
 
 class Broker(Server):
-    """A broker of a cluster, which starts at the second try."""
-
     bootstrap_servers = "127.0.0.1:1"
 
-    def begin_start(self) -> None:
-        self.start()
-
-    def wait_until_serving(self) -> None:
+    def serves_at_the_second_start(self) -> None:
         if self.starts == 1:
             raise UserError("it did not serve in time")
 
@@ -87,8 +82,10 @@ class Network:
         self.closed = True
 
 
-def test_a_cluster_that_did_not_start_keeps_its_network_for_the_next_start() -> None:
+def test_a_cluster_that_did_not_start_keeps_its_network_for_the_next_start(monkeypatch: pytest.MonkeyPatch) -> None:
     broker, network = Broker(), Network()
+    monkeypatch.setattr(KafkaBroker, "begin_start", Broker.start)
+    monkeypatch.setattr(KafkaBroker, "wait_until_serving", Broker.serves_at_the_second_start)
     with KafkaCluster({1: cast(KafkaBroker, broker)}, cast("Any", network)) as cluster:
         with pytest.raises(UserError, match="did not serve"):
             cluster.start()
