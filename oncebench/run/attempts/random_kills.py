@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from oncebench.faults.link import commit_held
 from oncebench.run.attempts.attempt import Attempt, now_us
+from oncebench.run.attempts.work_left import BACKLOG_S
 from pipeline.config import PipelineConfig
 
 if TYPE_CHECKING:  # it imports Spark
@@ -90,8 +91,9 @@ class RandomKills:
             start_s: how long the attempt took to start.
             left_s: for how long the pipeline has work; the kills that are left share that time.
         """
-        # A start takes about 6 s. Where it takes longer, the replay does too.
-        mean_s = min(max(RANDOM_KILL_MEAN_S, start_s), left_s / self.left)
+        # A start takes about 6 s. Where it takes longer, the replay does too. A share shorter than the work after a
+        # restart would only move the kills to the beginning of a batch.
+        mean_s = min(max(RANDOM_KILL_MEAN_S, start_s), max(left_s / self.left, min(BACKLOG_S, left_s)))
         if not mean_s:
             return 0.0
         return -mean_s * math.log1p(self._random.random() * math.expm1(-left_s / mean_s))

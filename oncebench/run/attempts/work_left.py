@@ -18,8 +18,9 @@ from loadgen.session import EVENTS_PER_SESSION
 from oncebench.run.progress import RunProgress
 from oncebench.scenario.cell import Cell
 
-# What an engine without batches needs at least for the events that came during a restart.
-_BACKLOG_S = 1.0
+# What an engine needs at least for the events that came during a restart. The first batch of a restarted pipeline takes
+# 3 to 5 s on two idle cores.
+BACKLOG_S = 2.0
 
 
 class WorkLeft:
@@ -46,11 +47,11 @@ class WorkLeft:
             return 0.0
         limit = self._cell.max_events_per_batch
         batches = 1 if limit is None else math.ceil(unread / limit)
-        return max(self._load_ends - self._clock() - standstill_s, batches * self._batch_s())
+        return max(self._load_ends - self._clock() - standstill_s, batches * self._batch_s(), BACKLOG_S)
 
     def _batch_s(self) -> float:
         """The time from one batch to the next, at least."""
         trigger_s, batch_s = self._cell.trigger_ms / 1000, self._progress.batch_s
         if trigger_s or batch_s is not None:
             return trigger_s or batch_s or 0.0
-        return math.inf if self._cell.rate == "max" else _BACKLOG_S
+        return math.inf if self._cell.rate == "max" else 0.0

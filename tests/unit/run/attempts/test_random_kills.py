@@ -18,6 +18,7 @@ from oncebench.processes import child as process
 from oncebench.run.attempts import random_kills as module
 from oncebench.run.attempts.attempt import Attempt
 from oncebench.run.attempts.supervisor import Supervisor
+from oncebench.run.attempts.work_left import BACKLOG_S
 from oncebench.scenario.cell import Cell
 from oncebench.servers.proxy.tcp import Catch
 from tests.unit.run.attempts.fake_attempts import FakeWork, World
@@ -89,6 +90,15 @@ def test_kills_share_the_work_and_leave_time_for_the_restarts() -> None:
         waits.append(waits_of(kills, 10.0))
     assert set(work.standstills) == {2 * (10.0 + 20.0)}
     assert max(waits) < 9.1 and 2.0 < sum(waits) / len(waits) < 3.3  # a third of the work, cut off at its end
+
+
+def test_kills_that_do_not_fit_into_the_load_still_reach_into_a_batch() -> None:
+    waits = []
+    for seed in range(200):
+        kills = module.RandomKills(25, seed)
+        kills.begin(FakeWork(BACKLOG_S))
+        waits.append(waits_of(kills, 6.0))
+    assert max(waits) < BACKLOG_S + 0.1 and 0.6 < sum(waits) / len(waits) < 1.1
 
 
 def test_endless_work_leaves_the_times_as_the_seed_draws_them() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from oncebench.run.attempts.work_left import WorkLeft
+from oncebench.run.attempts.work_left import BACKLOG_S, WorkLeft
 from oncebench.run.progress import RunProgress
 from oncebench.scenario.cell import Cell
 
@@ -58,4 +58,8 @@ def test_the_load_continues_while_the_pipeline_stands_still_and_a_backlog_does_n
 
 def test_without_a_batch_the_work_of_a_flat_out_load_is_unknown(tmp_path: Path) -> None:
     assert left(tmp_path, FLAT_OUT, 0, 25.0, batch_s=None) == math.inf
-    assert left(tmp_path, TEN_S, 9_000, 25.0, batch_s=None) == 1.0  # an engine that reports positions only
+    assert left(tmp_path, TEN_S, 9_000, 25.0, batch_s=None) == BACKLOG_S  # an engine that reports positions only
+
+
+def test_restarts_that_outlast_the_load_leave_time_for_a_replay(tmp_path: Path) -> None:
+    assert left(tmp_path, TEN_S, 500, 1.0, batch_s=0.5, standstill_s=60.0) == BACKLOG_S
