@@ -1,7 +1,8 @@
 """Runs a command line of this project as the program of this process.
 
 Promise: data goes to stdout; progress and messages go to stderr. A mistake of the user gives one line and an exit code,
-without a traceback. A reader of either stream may stop reading: the rest is dropped and the exit code stays the same.
+without a traceback and without secrets. A reader of either stream may stop reading: the rest is dropped and the exit
+code stays the same.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from oncebench.delivery.errors import PipelineError
 from oncebench.disk_errors import disk_errors
 from oncebench.errors import ExitCode, UserError
 from oncebench.live.streams import outlive_readers
+from oncebench.redaction import redacted
 from oncebench.sinks.extras import how_to_install
 
 
@@ -42,5 +44,5 @@ def run_program(name: str, command: click.Command) -> NoReturn:
         click.echo(f"{name}: this command cannot run here: {how}", err=True)
         sys.exit(ExitCode.USAGE)
     except (UserError, PipelineError) as error:
-        click.echo(f"{name}: {error}", err=True)
+        click.echo(f"{name}: {redacted(str(error))}", err=True)
         sys.exit(getattr(error, "exit_code", ExitCode.ERROR))

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 from oncebench.certify.evidence import examples, findings, name_of
 from oncebench.certify.kept import STRENGTH, Outcome
 from oncebench.certify.request import Request
+from oncebench.redaction import redacted
 
 # What an XML 1.0 document cannot contain (https://www.w3.org/TR/xml/#charsets). A user's row or error may have it.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -28,10 +29,10 @@ def junit(request: Request, outcomes: Sequence[Outcome]) -> str:
     for outcome in outcomes:
         case = ElementTree.SubElement(suite, "testcase", classname=name_of(request.given), name=outcome.scenario.name)
         if outcome.undecided:
-            ElementTree.SubElement(case, "skipped", message=_shown(outcome.undecided))
+            ElementTree.SubElement(case, "skipped", message=_shown(redacted(outcome.undecided)))
         elif outcome.broken(guarantee):
             failure = ElementTree.SubElement(case, "failure", message=_shown(findings(outcome, guarantee)))
-            failure.text = _shown("\n".join(examples(outcome, guarantee)))
+            failure.text = _shown(redacted("\n".join(examples(outcome, guarantee))))
         ElementTree.SubElement(case, "system-out").text = request.command(outcome.scenario)
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

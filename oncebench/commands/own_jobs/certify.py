@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import platform
-import re
 import sys
 import time
 from collections import Counter
@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import click
@@ -22,17 +23,19 @@ from oncebench.certify.kept import STRENGTH, Outcome, keeps, proven
 from oncebench.certify.request import Request
 from oncebench.certify.runs import RunSettings, check, run_all, run_prices
 from oncebench.commands.shared.options import MAX_FIRST_SEED, GroupedCommand, start_timeout
-from oncebench.commands.shared.spark import SECRET, check_setting
+from oncebench.commands.shared.spark import check_setting
 from oncebench.commands.shared.utf8 import refuse_other_bytes
 from oncebench.commands.shared.workspace import workspace_options
 from oncebench.commands.shared.writable import refuse_unwritable, refuse_unwritable_results, write_whole
 from oncebench.delivery.errors import PipelineError
 from oncebench.errors import ExitCode, Interrupted, UserError
 from oncebench.experiments.workspace import Workspace
+from oncebench.redaction import has_secret, is_secret_setting, redacted, stands_for_secret
 from oncebench.report.results import LOCAL, Results, stamp
+from oncebench.sinks.black_box.target import FOLDER, KAFKA, RUN
 
-# A value that `string.Template` takes from the environment.
-_VARIABLE = re.compile(r"\$(\w+|\{\w+\})")
+# Each run sets these variables itself.
+_SET_BY_RUN = (FOLDER, RUN, KAFKA)
 
 
 @click.command(cls=GroupedCommand)
@@ -49,8 +52,8 @@ _VARIABLE = re.compile(r"\$(\w+|\{\w+\})")
     "options",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Option of the sink of --format; repeat for several. $NAME in a value stands for that environment variable. "
-    "$ONCEBENCH_OUTPUT is a folder that is new in each run.",
+    help="Option of the sink of --format; repeat for several. $NAME in a value stands for that environment variable, "
+    "and $$ for a dollar sign. $ONCEBENCH_OUTPUT is a folder that is new in each run.",
 )
 @click.option(
     "--reader",
@@ -173,6 +176,7 @@ def certify(
     options_of_sink = _pairs("--option", options)
     for name, value in options_of_sink.items():
         _refuse_open_secret(name, value)
+        _refuse_unset_variable(name, value)
     given = {
         "write": function, "format": spark_format, "options": options_of_sink, "read": reader,
         "setup": setup, "cwd": _here(), "spark": settings_of_spark,
@@ -191,12 +195,12 @@ def certify(
     outcomes: list[Outcome] = []
     for outcome in run_all(settings, only):
         outcomes.append(outcome)
-        click.echo(f"{outcome.scenario.name}: {result(outcome)}")
+        click.echo(f"{outcome.scenario.name}: {redacted(result(outcome))}")
         if outcome.broken(STRENGTH[0]):
             click.echo(f"  {request.command(outcome.scenario)}")
     prices, interrupted = _prices(settings) if beside else ([], False)
     for price in prices:
-        click.echo(f"price: {price}")
+        click.echo(f"price: {redacted(price)}")
     # Before the files, because a disk may refuse them.
     click.echo(f"\n{name_of(given)} {answer(outcomes, bool(only))}")
     page, xml = certificate(request, outcomes, _made(), prices), junit(request, outcomes)
@@ -241,17 +245,34 @@ def _exit_code(outcomes: list[Outcome], require: str | None) -> int:
 
 
 def _refuse_open_secret(name: str, value: str) -> None:
-    """Refuses an option of a sink whose value is a password: the certificate shows the command.
+    """Refuses an option of a sink whose value has a secret: the certificate shows the command.
 
     Raises:
-        UserError: the name is that of a secret, and the value names no environment variable (exit code 2).
+        UserError: the value is or has a secret, and no environment variable stands for it (exit code 2).
     """
-    if SECRET.search(name) and not _VARIABLE.fullmatch(value):
+    whole = is_secret_setting(name, value) and not stands_for_secret(value)
+    if whole or has_secret(value):
+        instead = "$MY_SECRET" if whole else redacted(value, "$MY_SECRET", {})
         raise UserError(
             f"--option {name}: a command line and the certificate would show the secret. Store it in an environment "
-            f"variable, and give the variable's name: --option '{name}=$MY_SECRET'",
+            f"variable, and give the variable's name: --option '{name}={instead}'",
             exit_code=ExitCode.USAGE,
         )
+
+
+def _refuse_unset_variable(name: str, value: str) -> None:
+    """Refuses an option of a sink that names a variable which does not exist.
+
+    Raises:
+        UserError: a variable is not set, and no run sets it (exit code 2).
+    """
+    for variable in Template(value).get_identifiers():
+        if variable not in os.environ and variable not in _SET_BY_RUN:
+            raise UserError(
+                f"--option {name}: the environment variable {variable} is not set. Set it, or write $${variable} if "
+                f"the sink needs the text ${variable}",
+                exit_code=ExitCode.USAGE,
+            )
 
 
 def _pairs(option: str, texts: tuple[str, ...]) -> dict[str, Any]:
