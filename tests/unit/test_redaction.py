@@ -51,7 +51,8 @@ def test_a_harmless_text_stays(text: str) -> None:
 @pytest.mark.parametrize(
     "name",
     ["dbPassword", "passwd", "pwd", "apiKey", "pem_private_key", "fs.azure.account.key.a.blob",
-     "kafka.sasl.jaas.config", "kafka.ssl.keystore.key", "es.net.http.auth.pass", "credentials", "spark.cosmos.accountKey"],
+     "kafka.sasl.jaas.config", "kafka.ssl.keystore.key", "es.net.http.auth.pass", "credentials",
+     "spark.cosmos.accountKey"],
 )  # fmt: skip
 def test_a_name_of_a_secret_is_found_unless_its_value_is_a_switch(name: str) -> None:
     assert names_secret(name)

@@ -127,6 +127,10 @@ def test_a_scenario_fails_in_junit_if_it_breaks_the_required_guarantee() -> None
 def test_junit_shows_what_xml_cannot_contain() -> None:
     found = ElementTree.fromstring(junit(Request(GIVEN), [Outcome(KILL, failure="\x1b[31mno\x00\udcff")]))
     assert [each.get("message") for each in found.iter("skipped")] == ["\\x1b[31mno\\x00\\udcff"]
+    csv = {**GIVEN, "write": "", "format": "c\x02v", "options": {"sep": "\x01"}, "spark": {"spark.x": "\x03"}}
+    (case,) = ElementTree.fromstring(junit(Request(csv), [outcome(HEALTHY)])).findall("testcase")[:1]
+    assert case.get("classname") == "Spark's format c\\x02v"
+    assert "--option 'sep=\\x01'" in case.findtext("system-out", "")
 
 
 def test_every_scenario_has_a_name_of_its_own_and_faults_that_can_be_read() -> None:
