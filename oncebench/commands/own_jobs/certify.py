@@ -7,6 +7,8 @@ import platform
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -26,7 +28,12 @@ from oncebench.commands.shared.options import MAX_FIRST_SEED, GroupedCommand, st
 from oncebench.commands.shared.spark import check_setting
 from oncebench.commands.shared.utf8 import refuse_other_bytes
 from oncebench.commands.shared.workspace import workspace_options
-from oncebench.commands.shared.writable import refuse_unwritable, refuse_unwritable_results, write_whole
+from oncebench.commands.shared.writable import (
+    refuse_unwritable,
+    refuse_unwritable_results,
+    remove_older,
+    write_whole,
+)
 from oncebench.delivery.errors import PipelineError
 from oncebench.errors import ExitCode, Interrupted, UserError
 from oncebench.experiments.workspace import Workspace
@@ -114,7 +121,7 @@ _SET_BY_RUN = (FOLDER, RUN, KAFKA)
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="Also write JUnit XML to this file. A scenario counts as failed if it breaks the guarantee of --require "
-    "[default: exactly-once].",
+    "[default: exactly-once], and as an error if it has no answer.",
 )
 @click.option(
     "--results",
@@ -156,6 +163,70 @@ def certify(
       oncebench certify my_module:write_batch --reader my_module:read_rows \\
         --setup my_module:empty --require exactly-once
     """  # fmt: skip
+    given: dict[str, Any] = {"write": function, "format": spark_format, "read": reader, "setup": setup}
+    request, outcomes = Request(given, seed, require, beside), list[Outcome]()
+    _replace_older(certificate_path, junit_path)
+    with _error_as_junit(junit_path, request, outcomes):
+        _check(given, options, spark_settings, beside)
+        refuse_unwritable_results(results_folder, "--results", "Give another folder")
+        check(given, workspace.start_timeout_s)
+        if beside:
+            check({**given, "write": beside}, workspace.start_timeout_s)
+        results = Results(results_folder, f"certify-{stamp()}")
+        settings = RunSettings(request, results, workspace)
+        for outcome in run_all(settings, only):
+            outcomes.append(outcome)
+            click.echo(f"{outcome.scenario.name}: {redacted(result(outcome))}")
+            if outcome.broken(STRENGTH[0]):
+                click.echo(f"  {request.command(outcome.scenario)}")
+        prices, interrupted = _prices(settings) if beside else ([], False)
+        for price in prices:
+            click.echo(f"price: {redacted(price)}")
+        # Before the files, because a disk may refuse them.
+        click.echo(f"\n{name_of(given)} {answer(outcomes, bool(only))}")
+        page, xml = certificate(request, outcomes, _made(), prices), junit(request, outcomes)
+        written = results.write_text(".md", page), results.write_text(".xml", xml)
+        for path, text, kept in ((certificate_path, page, written[0]), (junit_path, xml, written[1])):
+            if path is not None:
+                write_whole(path, text, f"take the same text from {kept}")
+    click.echo(f"certificate {written[0]}\nJUnit XML   {written[1]}\nreports     {results.runs}", err=True)
+    sys.exit(ExitCode.INTERRUPTED if interrupted else _exit_code(outcomes, require))
+
+
+def _replace_older(certificate_path: Path | None, junit_path: Path | None) -> None:
+    """Checks that both files can be written, and removes those of an earlier run.
+
+    Raises:
+        UserError: a file cannot be written, or both are one file (exit code 2).
+    """
+    if certificate_path is not None and certificate_path == junit_path:
+        raise UserError(f"--certificate and --junit name one file {junit_path}. Name two", exit_code=ExitCode.USAGE)
+    refuse_unwritable("--certificate", certificate_path)
+    refuse_unwritable("--junit", junit_path)
+    remove_older(certificate_path)
+    remove_older(junit_path)
+
+
+@contextmanager
+def _error_as_junit(path: Path | None, request: Request, outcomes: Sequence[Outcome]) -> Iterator[None]:
+    """Writes an error that ends the command to the file of --junit, after the scenarios that have ended."""
+    try:
+        yield
+    except BaseException as error:  # also a Ctrl-C
+        if path is not None:
+            text = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
+            with suppress(UserError):  # the disk refuses the file; the first error is the one to print
+                write_whole(path, junit(request, outcomes, text), "")
+        raise
+
+
+def _check(given: dict[str, Any], options: tuple[str, ...], spark_settings: tuple[str, ...], beside: str) -> None:
+    """Checks the options, and adds their values to `given`.
+
+    Raises:
+        UserError: an option cannot be used (exit code 2).
+    """
+    function, spark_format = given["write"], given["format"]
     if bool(function) == bool(spark_format):
         raise UserError(
             "give one sink to test: either MODULE:FUNCTION or --format NAME, not both", exit_code=ExitCode.USAGE
@@ -170,46 +241,13 @@ def certify(
             "--option has no effect on a function. It is an option of the sink of --format: leave it out",
             exit_code=ExitCode.USAGE,
         )
-    settings_of_spark = _pairs("--spark", spark_settings)
-    for name, value in settings_of_spark.items():
+    given["spark"], given["options"] = _pairs("--spark", spark_settings), _pairs("--option", options)
+    for name, value in given["spark"].items():
         check_setting("--spark", name, value)
-    options_of_sink = _pairs("--option", options)
-    for name, value in options_of_sink.items():
+    for name, value in given["options"].items():
         _refuse_open_secret(name, value)
         _refuse_unset_variable(name, value)
-    given = {
-        "write": function, "format": spark_format, "options": options_of_sink, "read": reader,
-        "setup": setup, "cwd": _here(), "spark": settings_of_spark,
-    }  # fmt: skip
-    if certificate_path is not None and certificate_path == junit_path:
-        raise UserError(f"--certificate and --junit name one file {junit_path}. Name two", exit_code=ExitCode.USAGE)
-    refuse_unwritable("--certificate", certificate_path)
-    refuse_unwritable("--junit", junit_path)
-    refuse_unwritable_results(results_folder, "--results", "Give another folder")
-    check(given, workspace.start_timeout_s)
-    if beside:
-        check({**given, "write": beside}, workspace.start_timeout_s)
-    request = Request(given, seed, require, beside)
-    results = Results(results_folder, f"certify-{stamp()}")
-    settings = RunSettings(request, results, workspace)
-    outcomes: list[Outcome] = []
-    for outcome in run_all(settings, only):
-        outcomes.append(outcome)
-        click.echo(f"{outcome.scenario.name}: {redacted(result(outcome))}")
-        if outcome.broken(STRENGTH[0]):
-            click.echo(f"  {request.command(outcome.scenario)}")
-    prices, interrupted = _prices(settings) if beside else ([], False)
-    for price in prices:
-        click.echo(f"price: {redacted(price)}")
-    # Before the files, because a disk may refuse them.
-    click.echo(f"\n{name_of(given)} {answer(outcomes, bool(only))}")
-    page, xml = certificate(request, outcomes, _made(), prices), junit(request, outcomes)
-    written = results.write_text(".md", page), results.write_text(".xml", xml)
-    for path, text, kept in ((certificate_path, page, written[0]), (junit_path, xml, written[1])):
-        if path is not None:
-            write_whole(path, text, f"take the same text from {kept}")
-    click.echo(f"certificate {written[0]}\nJUnit XML   {written[1]}\nreports     {results.runs}", err=True)
-    sys.exit(ExitCode.INTERRUPTED if interrupted else _exit_code(outcomes, require))
+    given["cwd"] = _here()
 
 
 def _here() -> str:

@@ -67,7 +67,7 @@ def test_a_run_without_an_answer_proves_nothing_and_breaks_nothing(silent: Outco
     assert not proven(outcomes)
     assert strongest(outcomes) == "exactly-once"
     assert "not proven" in certificate(Request(GIVEN), outcomes, "")
-    assert ElementTree.fromstring(junit(Request(GIVEN), outcomes)).get("skipped") == "1"
+    assert ElementTree.fromstring(junit(Request(GIVEN), outcomes)).get("errors") == "1"
 
 
 @pytest.mark.parametrize("found", [outcome(), outcome(DUP=60)])
@@ -126,11 +126,20 @@ def test_a_scenario_fails_in_junit_if_it_breaks_the_required_guarantee() -> None
 
 def test_junit_shows_what_xml_cannot_contain() -> None:
     found = ElementTree.fromstring(junit(Request(GIVEN), [Outcome(KILL, failure="\x1b[31mno\x00\udcff")]))
-    assert [each.get("message") for each in found.iter("skipped")] == ["\\x1b[31mno\\x00\\udcff"]
+    assert [each.get("message") for each in found.iter("error")] == ["\\x1b[31mno\\x00\\udcff"]
     csv = {**GIVEN, "write": "", "format": "c\x02v", "options": {"sep": "\x01"}, "spark": {"spark.x": "\x03"}}
-    (case,) = ElementTree.fromstring(junit(Request(csv), [outcome(HEALTHY)])).findall("testcase")[:1]
+    (case,) = ElementTree.fromstring(junit(Request(csv), [outcome(HEALTHY)], "\x05")).findall("testcase")[:1]
     assert case.get("classname") == "Spark's format c\\x02v"
     assert "--option 'sep=\\x01'" in case.findtext("system-out", "")
+
+
+def test_a_scenario_without_an_answer_and_an_end_without_a_certificate_are_errors_in_junit() -> None:
+    suite = ElementTree.fromstring(junit(Request(GIVEN), [outcome(HEALTHY), Outcome(KILL, failure="died")], "no Java"))
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "0", "2")
+    errors = {case.get("name"): case.find("error") for case in suite.iter("testcase")}
+    assert {name: None if error is None else error.get("message") for name, error in errors.items()} == {
+        "healthy": None, "kill-after-call": "died", "oncebench certify": "no Java",
+    }  # fmt: skip
 
 
 def test_every_scenario_has_a_name_of_its_own_and_faults_that_can_be_read() -> None:

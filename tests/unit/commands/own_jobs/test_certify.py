@@ -212,6 +212,47 @@ def test_the_exit_code_follows_the_required_guarantee(
     assert "testsuite" in (folder / "j.xml").read_text()
 
 
+@pytest.mark.parametrize(
+    "error",
+    [UserMistake("no column j"), UserError("Kafka died"), UserError("no Java", exit_code=ExitCode.ENVIRONMENT),
+     Interrupted("interrupted after 1 of 12"), OSError("no disk"), KeyboardInterrupt()],
+    ids=lambda error: type(error).__name__,
+)  # fmt: skip
+def test_no_file_of_an_earlier_run_survives_and_junit_has_the_error(
+    error: BaseException, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def runs(*_: Any) -> Any:
+        assert not (folder / "c.md").exists() and not (folder / "j.xml").exists()
+        yield outcome("kept")
+        raise error
+
+    for name in ("c.md", "j.xml"):
+        (folder / name).write_text("older")
+    monkeypatch.setattr(command, "run_all", runs)
+    found = certify("mine:write", "--reader", "mine:read", "--certificate", "c.md", "--junit", "j.xml")
+    assert found.exit_code != 0
+    assert not (folder / "c.md").exists()
+    xml = (folder / "j.xml").read_text()
+    assert 'tests="2" failures="0" errors="1"' in xml
+    assert f'<error message="{str(error) or "interrupted"}" />' in xml
+    assert 'name="kill-after-call"' in xml
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--option", "path=x"), ("--spark", "x"), ("--setup", "mine:absent"), ("--beside", "absent:f")],
+    ids=lambda words: words[0],
+)
+def test_a_mistake_in_the_command_leaves_no_file_of_an_earlier_run(words: tuple[str, str], folder: Path) -> None:
+    (folder / "c.md").write_text("older")
+    (folder / "j.xml").symlink_to("real.xml")
+    (folder / "real.xml").write_text("older")
+    found = certify("mine:write", "--reader", "mine:read", "--certificate", "c.md", "--junit", "j.xml", *words)
+    assert getattr(found.exception, "exit_code", None) == ExitCode.USAGE
+    assert not (folder / "c.md").exists()
+    assert 'tests="1" failures="0" errors="1"' in (folder / "real.xml").read_text()
+
+
 @pytest.fixture
 def priced(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Callable[[BaseException], Any]:
     """Runs the command with one kept scenario, and a price whose runs fail with this error."""
