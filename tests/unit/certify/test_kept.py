@@ -14,7 +14,7 @@ from oncebench.certify.junit import junit
 from oncebench.certify.kept import NONE, STRENGTH, Outcome, keeps, proven, strongest
 from oncebench.certify.request import Request
 from oncebench.certify.scenarios import HEALTHY, SCENARIOS, Scenario, cell_of, chosen, of_own_points
-from oncebench.delivery.failpoints import parse_fault
+from oncebench.delivery.failpoints import POINTS, parse_fault
 
 KILL = Scenario("kill-after-call", "the job is killed", ("after-commit:kill",))
 GIVEN = {
@@ -157,9 +157,26 @@ def test_a_streaming_sink_has_the_scenarios_that_need_no_view_of_its_call() -> N
 
 
 def test_each_failpoint_of_the_sinks_own_becomes_a_scenario() -> None:
-    (found,) = of_own_points(["batch-start", "own-staged", "mid-write", "own-staged"])
-    assert found.name == "kill-at-staged"
+    (found,) = of_own_points([("batch-start", 0), ("own-staged", 3), ("mid-write", 3), ("own-staged", 15)])
+    assert found.name == "kill-at-own-staged"
     assert str(parse_fault(found.faults[0])) == "own-staged:kill"
+    assert cell_of(found, True, "{}", 3).faults == ("own-staged:kill@after=4",)
+
+
+def test_a_failpoint_of_the_first_batches_acts_in_the_last_of_them() -> None:
+    passed = [("own-created", 0), ("own-created", 1), ("own-created", 0), ("own-warm", 9), ("own-late", 10)]
+    faults = {each.name: cell_of(each, True, "{}", 3).faults for each in of_own_points(passed)}
+    assert faults == {
+        "kill-at-own-created": ("own-created:kill@batch=1",),
+        "kill-at-own-warm": ("own-warm:kill@batch=9",),
+        "kill-at-own-late": ("own-late:kill@after=4",),
+    }
+
+
+def test_a_failpoint_of_the_sinks_own_takes_no_name_of_a_scenario() -> None:
+    names = {each.name for each in of_own_points([(f"own-{point}", 12) for point in POINTS])}
+    assert not names & {each.name for each in SCENARIOS}
+    assert len(names) == len(POINTS)
 
 
 def test_a_certificate_names_the_scenarios_that_were_not_run() -> None:
