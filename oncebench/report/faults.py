@@ -11,6 +11,7 @@ from typing import Any
 
 from oncebench.audit.not_exercised import OVER, RANDOM, Line, by_fault, notes_of, of_random_kill
 from oncebench.record import Record
+from oncebench.redaction import redacted
 from oncebench.scenario.matrix.families import RANDOM_KILL
 
 # The supervisor's own lines on the attempt that a fault acted on: every fault would have them.
@@ -47,8 +48,8 @@ def faults_of(record: Record) -> list[dict[str, Any]]:
 
 
 def without_folder(folder: Path, text: str) -> str:
-    """The text with paths relative to the run folder, whose place a report must not reveal."""
-    return text.replace(f"{folder.resolve()}/", "")
+    """The text with paths relative to the run folder, and without secrets. A report must not reveal either."""
+    return redacted(text.replace(f"{folder.resolve()}/", ""))
 
 
 def _note(folder: Path, line: Line) -> str:
