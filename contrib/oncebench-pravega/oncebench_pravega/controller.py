@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+VARIABLE = "ONCEBENCH_PRAVEGA"  # the controller's address, host:port
 ANSWER_S = 20.0  # a running controller needs some milliseconds
 
 _OPTIONS = (

@@ -30,8 +30,7 @@ from oncebench.processes import child
 from oncebench.processes.child import Child, tail
 from oncebench.processes.ports import LOOPBACK, free_ports
 from oncebench.servers.service import Service
-from oncebench_pravega.controller import Controller, ControllerAway, Stream
-from oncebench_pravega.sink import VARIABLE
+from oncebench_pravega.controller import VARIABLE, Controller, ControllerAway, Stream
 
 BUNDLE = "pravega-server"
 _START_LIMIT_S = 90.0  # 5 s on an idle machine, and many times longer while Spark uses every core

@@ -12,9 +12,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from oncebench_pravega.controller import ABORTED, OPEN, Controller, Stream
+from oncebench_pravega.controller import ABORTED, OPEN, VARIABLE, Controller, Stream
 from oncebench_pravega.server import SERVICES, PravegaServer, start_pravega
-from oncebench_pravega.sink import VARIABLE, PravegaSink
+from oncebench_pravega.sink import PravegaSink
 
 from oncebench.delivery.errors import RefusedStart
 from oncebench.errors import MissingEnvironment
@@ -31,7 +31,7 @@ WORKER = """
 import os, sys
 import pyarrow as pa
 from types import SimpleNamespace
-from oncebench_pravega.sink import EventWriter
+from oncebench_pravega.writers import EventWriter
 from oncebench_pravega.controller import Stream
 
 values = [b'{"session_key":"s","j":%d}' % j for j in range(100)]

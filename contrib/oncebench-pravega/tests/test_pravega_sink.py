@@ -13,11 +13,12 @@ import orjson
 import pyarrow as pa
 import pytest
 from oncebench_pravega import controller as pravega_controller
-from oncebench_pravega import reader, segment_store
+from oncebench_pravega import reader, segment_store, writers
 from oncebench_pravega import sink as pravega
-from oncebench_pravega.controller import Controller, ControllerAway, Segments, Stream, Transaction
+from oncebench_pravega.controller import VARIABLE, Controller, ControllerAway, Segments, Stream, Transaction
 from oncebench_pravega.segment_store import Chunk, SegmentError, SegmentStore, framed, unframed
-from oncebench_pravega.sink import EventWriter, PravegaSink
+from oncebench_pravega.sink import PravegaSink
+from oncebench_pravega.writers import EventWriter
 
 from oncebench.delivery.contract import EXACTLY_ONCE, Support
 from oncebench.delivery.errors import CommitRefused, CommitUncertain, DeliveryFailed, ReadError, RefusedStart
@@ -152,13 +153,13 @@ def use(monkeypatch: pytest.MonkeyPatch, store: Store) -> Callable[..., Made]:
 
     def used(**answers: Any) -> Made:
         made = Made(store, **answers)
-        for module in (pravega, reader):
+        for module in (pravega, reader, writers):
             monkeypatch.setattr(module, "Controller", lambda address: made)
-        monkeypatch.setattr(pravega, "_controllers", {})
-        monkeypatch.setattr(pravega, "_homes", {})
-        monkeypatch.setattr(pravega, "_stores", {})
+        monkeypatch.setattr(writers, "_controllers", {})
+        monkeypatch.setattr(writers, "_homes", {})
+        monkeypatch.setattr(writers, "_stores", {})
         monkeypatch.setattr(pravega, "COMMIT_LIMIT_S", 0.2)
-        monkeypatch.setenv(pravega.VARIABLE, made.address)
+        monkeypatch.setenv(VARIABLE, made.address)
         return made
 
     return used
@@ -227,7 +228,7 @@ def test_a_store_that_refuses_fails_the_batch_and_the_connection_is_not_used_aga
     with pytest.raises(DeliveryFailed, match=r"batch 7, partition 0: .*A restart of the pipeline writes") as failed:
         sink().prepare_writer().write(Task(), iter([rows("a")]))
     assert isinstance(failed.value.__cause__, SegmentError)
-    assert pravega._stores == {}
+    assert writers._stores == {}
 
 
 def test_a_store_that_goes_away_fails_the_batch(store: Store, use: Callable[..., Made]) -> None:
@@ -245,7 +246,7 @@ def test_a_task_that_dies_leaves_no_connection_with_answers_still_to_come(use: C
 
     with pytest.raises(KeyboardInterrupt):
         sink().prepare_writer().write(Task(die), iter([rows("a")]))
-    assert pravega._stores == {}
+    assert writers._stores == {}
 
 
 def test_a_commit_waits_until_the_rows_are_visible(use: Callable[..., Made]) -> None:
@@ -306,8 +307,8 @@ def test_a_start_tests_the_stream_and_the_lease(use: Callable[..., Made], monkey
     with pytest.raises(DeliveryFailed, match=r"did not answer a request of the start \(gone\)") as away:
         sink().start(TWO_PHASE, 1, [])
     assert away.value.restart_helps
-    monkeypatch.delenv(pravega.VARIABLE)
-    with pytest.raises(RefusedStart, match=pravega.VARIABLE):
+    monkeypatch.delenv(VARIABLE)
+    with pytest.raises(RefusedStart, match=VARIABLE):
         sink()
 
 

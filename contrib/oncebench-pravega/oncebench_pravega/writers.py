@@ -1,0 +1,131 @@
+"""The code of the Pravega sink that runs in tasks: writes a partition as events of one segment.
+
+Promise: `write` returns when the store has acknowledged every event. A transaction then stays open until the driver
+ends it.
+
+What can go wrong: Pravega does not acknowledge every row (`DeliveryFailed`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from oncebench.delivery.contract import TaskView
+from oncebench.delivery.errors import DeliveryFailed
+from oncebench.sinks.records import records_of
+from oncebench_pravega.controller import VARIABLE, Controller, ControllerAway, Stream, own_segment
+from oncebench_pravega.segment_store import SegmentError, SegmentStore, framed
+
+# One per worker process. Spark reuses worker processes for later batches.
+_controllers: dict[str, Controller] = {}
+_homes: dict[str, tuple[str, int]] = {}
+_stores: dict[tuple[str, int], SegmentStore] = {}
+
+
+def _controller(where: str) -> Controller:
+    if where not in _controllers:
+        _controllers[where] = Controller(where)
+    return _controllers[where]
+
+
+def _store(controller: Controller, segment: str) -> SegmentStore:
+    """Returns a connection to the store of a segment and of its transactions' segments."""
+    if segment not in _homes:
+        _homes[segment] = controller.home(segment)
+    home = _homes[segment]
+    if home not in _stores:
+        _stores[home] = SegmentStore(*home)
+    return _stores[home]
+
+
+def _drop_stores() -> None:
+    """Closes this process's connections to segment stores; the next use looks addresses up."""
+    for store in _stores.values():
+        store.close()
+    _stores.clear()
+    _homes.clear()
+
+
+@dataclass(frozen=True)
+class EventWriter:
+    """Writes a partition as events of one segment: the stream's own, or an open transaction's.
+
+    Attributes:
+        where: the controller's address.
+        stream: the stream.
+        lease_ms: how long a transaction waits for the driver; None: no transaction.
+    """
+
+    where: str
+    stream: Stream
+    lease_ms: int | None = None
+
+    def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
+        first = next(rows, None)
+        if first is None:  # without rows there is no transaction and nothing to decide
+            task.reach("before-prepare")
+            task.reach("after-prepare")
+            return {}, {}
+        try:
+            return self._write(task, first, rows)
+        except BaseException as error:
+            _drop_stores()  # late answers would be taken for answers to the next batch
+            if not isinstance(error, ControllerAway | SegmentError | OSError):
+                raise
+            raise DeliveryFailed(
+                f"batch {task.batch}, partition {task.partition}: Pravega ({self.where}, stream {self.stream}) did not "
+                f"acknowledge every row ({error}). A restart of the pipeline writes the batch again."
+            ) from error
+
+    def _write(
+        self, task: TaskView, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]
+    ) -> tuple[dict[str, Any], dict[str, float]]:
+        timings: dict[str, float] = {}
+        started = time.perf_counter()
+        controller = _controller(self.where)
+        transaction = None if self.lease_ms is None else controller.begin(self.stream, self.lease_ms)
+        segments = controller.segments(self.stream) if transaction is None else transaction.segments
+        segment = segments.names[task.partition % len(segments.names)]
+        store = _store(controller, own_segment(segment))
+        timings["begin"] = (time.perf_counter() - started) * 1000
+
+        def events() -> Iterator[bytes]:
+            yield from _events(first)
+            for batch in others:
+                yield from _events(batch)
+            task.reach("before-prepare")
+
+        started = time.perf_counter()
+        store.append(segment, segments.token, framed(events()))
+        timings["prepare"] = (time.perf_counter() - started) * 1000
+        task.reach("after-prepare")
+        return {} if transaction is None else {"transaction": transaction.id}, timings
+
+
+def _events(rows: pa.RecordBatch) -> list[bytes]:
+    return [value or b"" for _, value, _ in records_of(rows)]
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """Makes a worker's connections before the first batch."""
+
+    where: str
+    stream: Stream
+
+    def write(self, _task: TaskView, _rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
+        try:
+            controller = _controller(self.where)
+            for segment in controller.segments(self.stream).names:
+                _store(controller, segment)
+        except (ControllerAway, SegmentError, OSError) as error:
+            raise DeliveryFailed(
+                f"a worker cannot reach Pravega, but the driver could: {error}. Check from the worker's machine that "
+                f"the address in {VARIABLE} can be reached."
+            ) from error
+        return {}, {}
