@@ -3,7 +3,8 @@
 Promise: `write` returns when the store has acknowledged every event. A transaction then stays open until the driver
 ends it.
 
-What can go wrong: Pravega does not acknowledge every row (`DeliveryFailed`).
+What can go wrong: Pravega does not acknowledge every row (`DeliveryFailed`), because the lease of the transaction has
+ended (`TransactionTooSlow`) or for another reason.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Any
 import pyarrow as pa
 
 from oncebench.delivery.contract import TaskView
-from oncebench.delivery.errors import DeliveryFailed
+from oncebench.delivery.errors import DeliveryFailed, TransactionTooSlow
+from oncebench.delivery.failures.cause import RESTART
 from oncebench.sinks.records import records_of
 from oncebench_pravega.controller import VARIABLE, Controller, ControllerAway, Stream, own_segment
 from oncebench_pravega.segment_store import SegmentError, SegmentStore, framed
@@ -71,16 +73,28 @@ class EventWriter:
             task.reach("before-prepare")
             task.reach("after-prepare")
             return {}, {}
+        started = time.perf_counter()
         try:
             return self._write(task, first, rows)
         except BaseException as error:
             _drop_stores()  # late answers would be taken for answers to the next batch
             if not isinstance(error, ControllerAway | SegmentError | OSError):
                 raise
-            raise DeliveryFailed(
-                f"batch {task.batch}, partition {task.partition}: Pravega ({self.where}, stream {self.stream}) did not "
-                f"acknowledge every row ({error}). A restart of the pipeline writes the batch again."
-            ) from error
+            raise self._failed(task, error, time.perf_counter() - started) from error
+
+    def _failed(self, task: TaskView, error: Exception, spent_s: float) -> DeliveryFailed:
+        text = (
+            f"batch {task.batch}, partition {task.partition}: Pravega ({self.where}, stream {self.stream}) did not "
+            f"acknowledge every row ({error})."
+        )
+        # The lease begins after `spent_s` does, so a transaction that the controller has aborted is never younger.
+        if self.lease_ms is None or spent_s * 1000 < self.lease_ms:
+            return DeliveryFailed(f"{text} {RESTART}")
+        return TransactionTooSlow(
+            f"{text} It had taken {spent_s:.0f} s, and the controller aborts a transaction after "
+            f"transaction_timeout_ms, here {self.lease_ms}: raise it. max_events_per_batch, or maxOffsetsPerTrigger in "
+            "a job of your own, makes later batches smaller."
+        )
 
     def _write(
         self, task: TaskView, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]

@@ -6,6 +6,7 @@ import json
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,7 +22,14 @@ from oncebench_pravega.sink import PravegaSink
 from oncebench_pravega.writers import EventWriter
 
 from oncebench.delivery.contract import EXACTLY_ONCE, Support
-from oncebench.delivery.errors import CommitRefused, CommitUncertain, DeliveryFailed, ReadError, RefusedStart
+from oncebench.delivery.errors import (
+    CommitRefused,
+    CommitUncertain,
+    DeliveryFailed,
+    ReadError,
+    RefusedStart,
+    TransactionTooSlow,
+)
 
 STREAM = Stream("scope", "stream")
 SEGMENT = "scope/stream/0.#epoch.0"
@@ -229,6 +237,25 @@ def test_a_store_that_refuses_fails_the_batch_and_the_connection_is_not_used_aga
         sink().prepare_writer().write(Task(), iter([rows("a")]))
     assert isinstance(failed.value.__cause__, SegmentError)
     assert writers._stores == {}
+
+
+@pytest.mark.parametrize("kind", [51, 53])
+@pytest.mark.parametrize(("lease_ms", "slow"), [(1, True), (60_000, False), (None, False)])
+def test_a_batch_longer_than_the_lease_names_the_lease(
+    store: Store, use: Callable[..., Made], kind: int, lease_ms: int | None, slow: bool
+) -> None:
+    use()
+
+    def last_row_comes_late() -> Iterator[pa.RecordBatch]:
+        yield rows("a")
+        time.sleep(0.005)
+        store.refuse = kind
+
+    with pytest.raises(DeliveryFailed) as failed:
+        EventWriter("nowhere:1", STREAM, lease_ms).write(Task(), last_row_comes_late())
+    assert isinstance(failed.value, TransactionTooSlow) == slow
+    assert ("transaction_timeout_ms, here 1: raise it. max_events_per_batch, or maxOff" in str(failed.value)) == slow
+    assert ("A restart of the pipeline writes" in str(failed.value)) != slow
 
 
 def test_a_store_that_goes_away_fails_the_batch(store: Store, use: Callable[..., Made]) -> None:
