@@ -21,7 +21,13 @@ from oncebench.delivery.errors import DeliveryFailed, TransactionTooSlow
 from oncebench.delivery.failures.cause import RESTART
 from oncebench.sinks.records import records_of
 from oncebench_pravega.controller import VARIABLE, Controller, ControllerAway, Stream, own_segment
-from oncebench_pravega.segment_store import SegmentError, SegmentStore, framed
+from oncebench_pravega.segment_store import MOVED, Append, SegmentError, SegmentStore, framed
+
+# A restart of a store or of the controller takes some seconds, on a busy machine half a minute.
+READY_LIMIT_S = 60.0
+# Each try under exactly-once begins a transaction, and the lease ends those that were not used.
+READY_PAUSE_S = 1.0
+PRAVEGA_ERRORS = (ControllerAway, SegmentError, OSError)
 
 # One per worker process. Spark reuses worker processes for later batches.
 _controllers: dict[str, Controller] = {}
@@ -54,6 +60,21 @@ def _drop_stores() -> None:
 
 
 @dataclass(frozen=True)
+class Ready:
+    """What a task needs to send its rows.
+
+    Attributes:
+        append: which the store has accepted.
+        transaction: its id; None: there is none.
+        begun_s: before the transaction began, by `time.perf_counter`.
+    """
+
+    append: Append
+    transaction: str | None
+    begun_s: float
+
+
+@dataclass(frozen=True)
 class EventWriter:
     """Writes a partition as events of one segment: the stream's own, or an open transaction's.
 
@@ -73,41 +94,62 @@ class EventWriter:
             task.reach("before-prepare")
             task.reach("after-prepare")
             return {}, {}
-        started = time.perf_counter()
+        ready: Ready | None = None
         try:
-            return self._write(task, first, rows)
+            started = time.perf_counter()
+            ready = self._ready(task)
+            begin_ms = (time.perf_counter() - started) * 1000
+            prepared, timings = self._write(task, ready, first, rows)
+            return prepared, {"begin": begin_ms, **timings}
         except BaseException as error:
             _drop_stores()  # late answers would be taken for answers to the next batch
-            if not isinstance(error, ControllerAway | SegmentError | OSError):
+            if not isinstance(error, PRAVEGA_ERRORS):
                 raise
-            raise self._failed(task, error, time.perf_counter() - started) from error
+            raise self._failed(task, error, 0.0 if ready is None else time.perf_counter() - ready.begun_s) from error
 
-    def _failed(self, task: TaskView, error: Exception, spent_s: float) -> DeliveryFailed:
+    def _failed(self, task: TaskView, error: Exception, held_s: float) -> DeliveryFailed:
         text = (
             f"batch {task.batch}, partition {task.partition}: Pravega ({self.where}, stream {self.stream}) did not "
             f"acknowledge every row ({error})."
         )
-        # The lease begins after `spent_s` does, so a transaction that the controller has aborted is never younger.
-        if self.lease_ms is None or spent_s * 1000 < self.lease_ms:
+        # `held_s` begins before the lease, so a transaction that the controller has aborted is never younger.
+        if self.lease_ms is None or held_s * 1000 < self.lease_ms:
             return DeliveryFailed(f"{text} {RESTART}")
         return TransactionTooSlow(
-            f"{text} It had taken {spent_s:.0f} s, and the controller aborts a transaction after "
+            f"{text} It had taken {held_s:.0f} s, and the controller aborts a transaction after "
             f"transaction_timeout_ms, here {self.lease_ms}: raise it. max_events_per_batch, or maxOffsetsPerTrigger in "
             "a job of your own, makes later batches smaller."
         )
 
-    def _write(
-        self, task: TaskView, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]
-    ) -> tuple[dict[str, Any], dict[str, float]]:
-        timings: dict[str, float] = {}
-        started = time.perf_counter()
+    def _ready(self, task: TaskView) -> Ready:
+        """Returns an append that the store has accepted.
+
+        No row was sent yet, so a lost answer costs nothing, and each step is repeated for READY_LIMIT_S. The connection
+        may have been cut since the last batch, or the segment may have moved to another store.
+        """
+        deadline = time.monotonic() + READY_LIMIT_S
+        while True:
+            try:
+                return self._ready_once(task)
+            except PRAVEGA_ERRORS as error:
+                _drop_stores()
+                refused = isinstance(error, SegmentError) and error.kind != MOVED
+                if refused or time.monotonic() > deadline:
+                    raise
+            time.sleep(READY_PAUSE_S)
+
+    def _ready_once(self, task: TaskView) -> Ready:
+        begun_s = time.perf_counter()
         controller = _controller(self.where)
         transaction = None if self.lease_ms is None else controller.begin(self.stream, self.lease_ms)
         segments = controller.segments(self.stream) if transaction is None else transaction.segments
         segment = segments.names[task.partition % len(segments.names)]
-        store = _store(controller, own_segment(segment))
-        timings["begin"] = (time.perf_counter() - started) * 1000
+        append = _store(controller, own_segment(segment)).set_up(segment, segments.token)
+        return Ready(append, None if transaction is None else transaction.id, begun_s)
 
+    def _write(
+        self, task: TaskView, ready: Ready, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]
+    ) -> tuple[dict[str, Any], dict[str, float]]:
         def events() -> Iterator[bytes]:
             yield from _events(first)
             for batch in others:
@@ -115,10 +157,11 @@ class EventWriter:
             task.reach("before-prepare")
 
         started = time.perf_counter()
-        store.append(segment, segments.token, framed(events()))
-        timings["prepare"] = (time.perf_counter() - started) * 1000
+        ready.append.write(framed(events()))
+        prepare_ms = (time.perf_counter() - started) * 1000
         task.reach("after-prepare")
-        return {} if transaction is None else {"transaction": transaction.id}, timings
+        prepared = {} if ready.transaction is None else {"transaction": ready.transaction}
+        return prepared, {"prepare": prepare_ms}
 
 
 def _events(rows: pa.RecordBatch) -> list[bytes]:
@@ -137,7 +180,7 @@ class WarmUp:
             controller = _controller(self.where)
             for segment in controller.segments(self.stream).names:
                 _store(controller, segment)
-        except (ControllerAway, SegmentError, OSError) as error:
+        except PRAVEGA_ERRORS as error:
             raise DeliveryFailed(
                 f"a worker cannot reach Pravega, but the driver could: {error}. Check from the worker's machine that "
                 f"the address in {VARIABLE} can be reached."

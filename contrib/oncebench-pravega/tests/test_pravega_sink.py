@@ -8,6 +8,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -33,6 +34,7 @@ from oncebench.delivery.errors import (
 
 STREAM = Stream("scope", "stream")
 SEGMENT = "scope/stream/0.#epoch.0"
+AWAY = ControllerAway("gone")
 TWO_PHASE = Support(EXACTLY_ONCE, "two-phase", "")
 HEADER = struct.Struct(">ii")
 
@@ -43,7 +45,9 @@ class Store:
     def __init__(self) -> None:
         self.held = b""
         self.refuse: int | None = None
+        self.refuse_once: list[int] = []
         self.cut = False
+        self.connections: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._serve, daemon=True).start()
@@ -51,16 +55,22 @@ class Store:
     def close(self) -> None:
         self._listener.close()
 
+    def drop_idle(self) -> None:
+        """Closes every connection, as a load balancer does after some silent minutes."""
+        while self.connections:
+            self.connections.pop().shutdown(socket.SHUT_RDWR)
+
     def _serve(self) -> None:
         while True:
             try:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
+            self.connections.append(connection)
             threading.Thread(target=self._talk, args=(connection,), daemon=True).start()
 
     def _talk(self, connection: socket.socket) -> None:
-        with connection, connection.makefile("rb") as taken:
+        with suppress(ConnectionError), connection, connection.makefile("rb") as taken:
             while head := taken.read(8):
                 kind, length = HEADER.unpack(head)
                 answer = self._answer(kind, taken.read(length))
@@ -69,6 +79,8 @@ class Store:
                 connection.sendall(answer)
 
     def _answer(self, kind: int, payload: bytes) -> bytes:
+        if self.refuse_once and kind == 1:
+            return HEADER.pack(self.refuse_once.pop(0), 0)
         if self.refuse is not None and kind not in (-127, 3):
             return HEADER.pack(self.refuse, 0)
         if kind == -127:
@@ -167,6 +179,8 @@ def use(monkeypatch: pytest.MonkeyPatch, store: Store) -> Callable[..., Made]:
         monkeypatch.setattr(writers, "_homes", {})
         monkeypatch.setattr(writers, "_stores", {})
         monkeypatch.setattr(pravega, "COMMIT_LIMIT_S", 0.2)
+        monkeypatch.setattr(writers, "READY_LIMIT_S", 60.0)
+        monkeypatch.setattr(writers, "READY_PAUSE_S", 0.01)
         monkeypatch.setenv(VARIABLE, made.address)
         return made
 
@@ -258,11 +272,53 @@ def test_a_batch_longer_than_the_lease_names_the_lease(
     assert ("A restart of the pipeline writes" in str(failed.value)) != slow
 
 
-def test_a_store_that_goes_away_fails_the_batch(store: Store, use: Callable[..., Made]) -> None:
+def test_a_store_that_goes_away_fails_the_batch(
+    store: Store, use: Callable[..., Made], monkeypatch: pytest.MonkeyPatch
+) -> None:
     use()
+    monkeypatch.setattr(writers, "READY_LIMIT_S", 0.0)
     store.cut = True
     with pytest.raises(DeliveryFailed, match="closed the connection"):
         sink().acknowledged_writer().write(Task(), iter([rows("a")]))
+
+
+@pytest.mark.parametrize("lease_ms", [None, 60_000])
+def test_a_connection_that_was_cut_between_two_batches_costs_no_row(
+    store: Store, use: Callable[..., Made], lease_ms: int | None
+) -> None:
+    use()
+    writer = EventWriter("nowhere:1", STREAM, lease_ms)
+    writer.write(Task(), iter([rows("a")]))
+    store.drop_idle()
+    writer.write(Task(), iter([rows("b")]))
+    assert [orjson.loads(event)["session_key"] for _, event in unframed(Chunk(0, store.held))[0]] == ["a", "b"]
+
+
+def test_what_comes_before_the_first_row_is_repeated(store: Store, use: Callable[..., Made]) -> None:
+    use(segments=[AWAY, Segments((SEGMENT,), "")])
+    store.refuse_once = [segment_store.MOVED, segment_store.MOVED]
+    EventWriter("nowhere:1", STREAM).write(Task(), iter([rows("a")]))
+    assert len(unframed(Chunk(0, store.held))[0]) == 1
+    assert len(store.connections) == 3, "the segment's store is looked up again"
+
+
+def test_a_row_that_was_sent_is_not_sent_again(store: Store, use: Callable[..., Made]) -> None:
+    use()
+
+    def cut_before_the_last_row() -> Iterator[pa.RecordBatch]:
+        yield rows("a")
+        store.drop_idle()
+
+    with pytest.raises(DeliveryFailed):
+        EventWriter("nowhere:1", STREAM).write(Task(), cut_before_the_last_row())
+    assert len(store.connections) == 0, "no second connection"
+
+
+def test_a_silent_connection_is_kept_open(store: Store) -> None:
+    opened = SegmentStore("127.0.0.1", store.port)
+    assert opened._socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    assert opened._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == segment_store.KEEP_ALIVE_S
+    opened.close()
 
 
 def test_a_task_that_dies_leaves_no_connection_with_answers_still_to_come(use: Callable[..., Made]) -> None:
