@@ -17,7 +17,7 @@ import orjson
 
 from oncebench.delivery.errors import ReadError
 from oncebench.sinks.reader import Rows, Snapshots, now_us
-from oncebench_pravega.controller import Controller, ControllerAway, Stream
+from oncebench_pravega.controller import Controller, ControllerError, Stream
 from oncebench_pravega.segment_store import READ_BYTES, Chunk, SegmentError, SegmentStore, unframed
 
 Found = TypeVar("Found")
@@ -86,7 +86,7 @@ def _segments(controller: Controller, stream: Stream) -> list[_Segment]:
 def _asked(stream: Stream, where: str, ask: Callable[[], Found]) -> Found:
     try:
         return ask()
-    except (ControllerAway, SegmentError, OSError) as error:
+    except (ControllerError, SegmentError, OSError) as error:
         raise ReadError(f"stream {stream} at {where} cannot be read: {error}. Is Pravega running there?") from error
 
 

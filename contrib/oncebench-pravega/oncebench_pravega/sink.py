@@ -40,10 +40,11 @@ from oncebench.delivery.contract import (
     SinkSettings,
     Support,
 )
-from oncebench.delivery.errors import CommitRefused, CommitUncertain, DeliveryFailed, RefusedStart
+from oncebench.delivery.errors import CommitRefused, CommitUncertain, DeliveryFailed, PipelineError, RefusedStart
 from oncebench.sinks.records import encode_records, records_schema_error
 from oncebench_pravega import controller as control
-from oncebench_pravega.controller import VARIABLE, Controller, ControllerAway, Stream
+from oncebench_pravega.causes import cause_of, refuses_lease
+from oncebench_pravega.controller import VARIABLE, Controller, ControllerError, Stream
 from oncebench_pravega.writers import EventWriter, WarmUp
 
 # The controller merges a transaction's segments about 100 ms after it accepted the commit; a newly started controller
@@ -104,17 +105,27 @@ class PravegaSink(Sink):
                 raise RefusedStart(f"there is no stream {self._stream} at {self._where}. Make it, or name another.")
             if support.variant == "two-phase":
                 self._controller.abort(self._stream, self._controller.begin(self._stream, self._lease_ms).id)
-        except ControllerAway as error:
-            if "lease" in str(error):
-                raise RefusedStart(
-                    f"Pravega takes no transaction with a lease of {self._lease_ms} ms ({error}). Set "
-                    "transaction_timeout_ms to a value between the controller's controller.transaction.lease.count.min "
-                    "and .max, or change these limits."
-                ) from error
-            raise DeliveryFailed(
-                f"Pravega's controller at {self._where} did not answer a request of the start ({error}). Check that it "
-                f"runs, and the address in {VARIABLE}. No row was read or written; start again."
-            ) from error
+        except ControllerError as error:
+            raise self._refused(error) from error
+
+    def _refused(self, error: ControllerError) -> PipelineError:
+        """Returns the error of a start whose request failed."""
+        cause = cause_of(error)
+        if refuses_lease(error):
+            return RefusedStart(
+                f"Pravega takes no transaction with a lease of {self._lease_ms} ms ({error}). Set "
+                "transaction_timeout_ms to a value between the controller's controller.transaction.lease.count.min "
+                "and .max, or change these limits."
+            )
+        if cause.permanent:
+            return RefusedStart(
+                f"Pravega's controller at {self._where} refuses the stream {self._stream} ({error}: {cause.reason}). "
+                f"No row was read or written. {cause.remedy}, then start again."
+            )
+        return DeliveryFailed(
+            f"Pravega's controller at {self._where} did not answer a request of the start ({error}). Check that it "
+            f"runs, and the address in {VARIABLE}. No row was read or written; start again."
+        )
 
     def warm_up_writer(self) -> WarmUp:
         return WarmUp(self._where, self._stream)
@@ -133,7 +144,7 @@ class PravegaSink(Sink):
 
         Raises:
             CommitUncertain: the controller gave no definite answer within COMMIT_LIMIT_S.
-            CommitRefused: the controller has forgotten a transaction.
+            CommitRefused: the controller has forgotten a transaction, or does not accept this job any more.
         """
         ids = {partition: str(entry["transaction"]) for partition, entry in prepared.items()}
         deadline = time.monotonic() + COMMIT_LIMIT_S
@@ -170,7 +181,14 @@ class PravegaSink(Sink):
         while True:
             try:
                 return ask()
-            except ControllerAway as error:
+            except ControllerError as error:
+                cause = cause_of(error)
+                if cause.permanent:
+                    raise CommitRefused(
+                        f"batch {batch}: Pravega's controller at {self._where} refuses to end a transaction ({error}: "
+                        f"{cause.reason}). {cause.remedy}, then start again. The batch is decided, and the replay "
+                        "finishes it."
+                    ) from error
                 if time.monotonic() > deadline:
                     raise CommitUncertain(
                         f"batch {batch}: Pravega's controller at {self._where} could not be asked ({error}). The batch "

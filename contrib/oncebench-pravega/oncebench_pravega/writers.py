@@ -18,16 +18,17 @@ import pyarrow as pa
 
 from oncebench.delivery.contract import TaskView
 from oncebench.delivery.errors import DeliveryFailed, TransactionTooSlow
-from oncebench.delivery.failures.cause import RESTART
+from oncebench.delivery.failures.cause import failure
 from oncebench.sinks.records import records_of
-from oncebench_pravega.controller import VARIABLE, Controller, ControllerAway, Stream, own_segment
+from oncebench_pravega.causes import cause_of
+from oncebench_pravega.controller import VARIABLE, Controller, ControllerError, Stream, own_segment
 from oncebench_pravega.segment_store import MOVED, Append, SegmentError, SegmentStore, framed
 
 # A restart of a store or of the controller takes some seconds, on a busy machine half a minute.
 READY_LIMIT_S = 60.0
 # Each try under exactly-once begins a transaction, and the lease ends those that were not used.
 READY_PAUSE_S = 1.0
-PRAVEGA_ERRORS = (ControllerAway, SegmentError, OSError)
+PRAVEGA_ERRORS = (ControllerError, SegmentError, OSError)
 
 # One per worker process. Spark reuses worker processes for later batches.
 _controllers: dict[str, Controller] = {}
@@ -108,15 +109,14 @@ class EventWriter:
             raise self._failed(task, error, 0.0 if ready is None else time.perf_counter() - ready.begun_s) from error
 
     def _failed(self, task: TaskView, error: Exception, held_s: float) -> DeliveryFailed:
-        text = (
-            f"batch {task.batch}, partition {task.partition}: Pravega ({self.where}, stream {self.stream}) did not "
-            f"acknowledge every row ({error})."
-        )
+        where = f"Pravega ({self.where}, stream {self.stream})"
+        text = f"batch {task.batch}, partition {task.partition}: {where} did not acknowledge every row ({error})"
+        cause = cause_of(error)
         # `held_s` begins before the lease, so a transaction that the controller has aborted is never younger.
-        if self.lease_ms is None or held_s * 1000 < self.lease_ms:
-            return DeliveryFailed(f"{text} {RESTART}")
+        if cause.permanent or self.lease_ms is None or held_s * 1000 < self.lease_ms:
+            return failure(cause, text)
         return TransactionTooSlow(
-            f"{text} It had taken {held_s:.0f} s, and the controller aborts a transaction after "
+            f"{text}. It had taken {held_s:.0f} s, and the controller aborts a transaction after "
             f"transaction_timeout_ms, here {self.lease_ms}: raise it. max_events_per_batch, or maxOffsetsPerTrigger in "
             "a job of your own, makes later batches smaller."
         )
@@ -133,7 +133,7 @@ class EventWriter:
                 return self._ready_once(task)
             except PRAVEGA_ERRORS as error:
                 _drop_stores()
-                refused = isinstance(error, SegmentError) and error.kind != MOVED
+                refused = cause_of(error).permanent or (isinstance(error, SegmentError) and error.kind != MOVED)
                 if refused or time.monotonic() > deadline:
                     raise
             time.sleep(READY_PAUSE_S)
@@ -181,6 +181,11 @@ class WarmUp:
             for segment in controller.segments(self.stream).names:
                 _store(controller, segment)
         except PRAVEGA_ERRORS as error:
+            cause = cause_of(error)
+            if cause.permanent:
+                raise failure(
+                    cause, f"Pravega ({self.where}, stream {self.stream}) refuses a worker: {error}"
+                ) from error
             raise DeliveryFailed(
                 f"a worker cannot reach Pravega, but the driver could: {error}. Check from the worker's machine that "
                 f"the address in {VARIABLE} can be reached."

@@ -17,7 +17,7 @@ import pytest
 from oncebench_pravega import controller as pravega_controller
 from oncebench_pravega import reader, segment_store, writers
 from oncebench_pravega import sink as pravega
-from oncebench_pravega.controller import VARIABLE, Controller, ControllerAway, Segments, Stream, Transaction
+from oncebench_pravega.controller import VARIABLE, Controller, ControllerError, Segments, Stream, Transaction
 from oncebench_pravega.segment_store import Chunk, SegmentError, SegmentStore, framed, unframed
 from oncebench_pravega.sink import PravegaSink
 from oncebench_pravega.writers import EventWriter
@@ -27,6 +27,7 @@ from oncebench.delivery.errors import (
     CommitRefused,
     CommitUncertain,
     DeliveryFailed,
+    PermanentFailure,
     ReadError,
     RefusedStart,
     TransactionTooSlow,
@@ -34,7 +35,8 @@ from oncebench.delivery.errors import (
 
 STREAM = Stream("scope", "stream")
 SEGMENT = "scope/stream/0.#epoch.0"
-AWAY = ControllerAway("gone")
+AWAY = ControllerError("getURI", "UNAVAILABLE", "gone")
+LEASE = ControllerError("createTransaction", "UNKNOWN", "lease value too large, max value is 600000")
 TWO_PHASE = Support(EXACTLY_ONCE, "two-phase", "")
 HEADER = struct.Struct(">ii")
 
@@ -364,10 +366,9 @@ def test_a_forgotten_transaction_is_not_guessed(
 
 
 def test_a_request_is_repeated_until_an_answer_or_the_limit(use: Callable[..., Made]) -> None:
-    away = ControllerAway("no answer")
-    use(commit=[away, away, True])
+    use(commit=[AWAY, AWAY, True])
     assert sink().commit(7, {0: {"transaction": "a" * 32}}) == set()
-    use(commit=[away])
+    use(commit=[AWAY])
     with pytest.raises(CommitUncertain, match="could not be asked"):
         sink().commit(7, {0: {"transaction": "a" * 32}})
     use(state=[pravega_controller.COMMITTING])
@@ -381,13 +382,15 @@ def test_a_start_tests_the_stream_and_the_lease(use: Callable[..., Made], monkey
     assert made.asked == ["segments", "begin", "abort"]
     for answers, says in (
         ({"segments": [Segments((), "")]}, "there is no stream scope/stream"),
-        ({"begin": [ControllerAway("lease value too large")]}, "Set transaction_timeout_ms to a value between"),
+        ({"begin": [LEASE]}, "Set transaction_timeout_ms to a value between"),
     ):
         use(**answers)
         with pytest.raises(RefusedStart, match=says):
             sink().start(TWO_PHASE, 1, [])
-    use(segments=[ControllerAway("gone")])
-    with pytest.raises(DeliveryFailed, match=r"did not answer a request of the start \(gone\)") as away:
+    use(segments=[AWAY])
+    with pytest.raises(
+        DeliveryFailed, match=r"did not answer a request of the start \(getURI: UNAVAILABLE, gone\)"
+    ) as away:
         sink().start(TWO_PHASE, 1, [])
     assert away.value.restart_helps
     monkeypatch.delenv(VARIABLE)
@@ -395,11 +398,47 @@ def test_a_start_tests_the_stream_and_the_lease(use: Callable[..., Made], monkey
         sink()
 
 
+@pytest.mark.parametrize(
+    "away",
+    [
+        ControllerError("getCurrentSegments", "UNAVAILABLE", "errors resolving my-release-pravega-controller:9090"),
+        ControllerError("createTransaction", "UNAVAILABLE", "errors resolving my-release-pravega-controller:9090"),
+        ControllerError("createTransaction", "UNKNOWN", "the store failed"),
+        ControllerError("getCurrentSegments", "INTERNAL", "Internal exception occurred"),
+    ],
+    ids=str,
+)
+def test_an_outage_at_a_start_is_no_refusal_whatever_its_words(use: Callable[..., Made], away: ControllerError) -> None:
+    use(**{"begin" if away.call == "createTransaction" else "segments": [away]})
+    with pytest.raises(DeliveryFailed, match="did not answer a request of the start") as failed:
+        sink().start(TWO_PHASE, 1, [])
+    assert failed.value.restart_helps
+
+
+@pytest.mark.parametrize("code", ["UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED", "INVALID_ARGUMENT"])
+def test_what_the_controller_will_always_refuse_ends_the_job_for_good(use: Callable[..., Made], code: str) -> None:
+    refusal = ControllerError("getCurrentSegments", code, "no")
+    use(segments=[refusal], commit=[refusal])
+    with pytest.raises(RefusedStart, match=rf"refuses the stream scope/stream \(getCurrentSegments: {code}, no: "):
+        sink().start(TWO_PHASE, 1, [])
+    for writer in (sink().acknowledged_writer(), sink().warm_up_writer()):
+        with pytest.raises(PermanentFailure, match=r"A restart does not help\. .*, then start again\."):
+            writer.write(Task(), iter([rows("a")]))
+    with pytest.raises(CommitRefused, match=r"refuses to end a transaction .* The batch is decided"):
+        sink().commit(7, {0: {"transaction": "a" * 32}})
+
+
+@pytest.mark.parametrize("text", ["orders", "", "scope/", "/stream", "a/b/c"])
+def test_an_output_that_names_no_stream_is_refused(text: str) -> None:
+    with pytest.raises(RefusedStart, match=r"names no stream of Pravega\. Name the scope and the stream: SCOPE/STREAM"):
+        Stream.named(text)
+
+
 def test_a_reader_reports_what_it_cannot_read(store: Store, use: Callable[..., Made]) -> None:
     for answer, says in (
         (Segments((), ""), "there is no stream"),
         (Segments((SEGMENT, "scope/stream/1.#epoch.1"), ""), "was scaled"),
-        (ControllerAway("gone"), "Is Pravega running there"),
+        (AWAY, "Is Pravega running there"),
     ):
         use(segments=[answer])
         with pytest.raises(ReadError, match=says):
