@@ -26,6 +26,8 @@ ANSWER_S = 30.0
 CONNECT_S = 10.0
 # The server takes 8 MB per append and 16 MB per command. Smaller blocks are written while the next one is made.
 BLOCK_BYTES = 512 * 1024
+# Pravega's own writers take no larger event. The server closes the connection at a command of 16 MB.
+EVENT_BYTES = 8 * 1024 * 1024
 READ_BYTES = 1024 * 1024
 # Load balancers and address translators cut a connection that is silent for some minutes, many without a sign.
 KEEP_ALIVE_S = 30

@@ -1,5 +1,7 @@
 """The Pravega sink: rows as events of a stream, with exactly-once by two-phase commit.
 
+An event is the value of a row. The key is not stored, and a row without a value is refused.
+
 * two-phase: each task writes its rows in a Pravega transaction of its own, waits for all acknowledgements, and leaves
   the transaction open. The driver journals the transactions' ids and asks the controller to commit each. Any process
   may end a transaction, so a worker that is killed in between loses nothing.
@@ -90,7 +92,8 @@ class PravegaSink(Sink):
         wrong = records_schema_error(schema)
         if wrong is not None or "headers" in schema.names:
             raise RefusedStart(
-                f"rows for stream {self._stream}: {wrong or 'an event has no headers; drop the column.'}"
+                f"rows for stream {self._stream}: {wrong or 'an event has no headers; drop the column.'} An event is "
+                "the value alone: put into it whatever readers need of the key."
             )
 
     def encode(self, rows: DataFrame) -> DataFrame:

@@ -4,7 +4,8 @@ Promise: `write` returns when the store has acknowledged every event. A transact
 ends it.
 
 What can go wrong: Pravega does not acknowledge every row (`DeliveryFailed`), because the lease of the transaction has
-ended (`TransactionTooSlow`) or for another reason.
+ended (`TransactionTooSlow`) or for another reason. A row has no value, or is too large for an event
+(`PermanentFailure`).
 """
 
 from __future__ import annotations
@@ -17,17 +18,22 @@ from typing import Any
 import pyarrow as pa
 
 from oncebench.delivery.contract import TaskView
-from oncebench.delivery.errors import DeliveryFailed, TransactionTooSlow
-from oncebench.delivery.failures.cause import failure
+from oncebench.delivery.errors import DeliveryFailed, RecordTooLarge, TransactionTooSlow
+from oncebench.delivery.failures.cause import failure, permanent
 from oncebench.sinks.records import records_of
 from oncebench_pravega.causes import cause_of
 from oncebench_pravega.controller import VARIABLE, Controller, ControllerError, Stream, own_segment
-from oncebench_pravega.segment_store import MOVED, Append, SegmentError, SegmentStore, framed
+from oncebench_pravega.segment_store import EVENT_BYTES, MOVED, Append, SegmentError, SegmentStore, framed
 
 # A restart of a store or of the controller takes some seconds, on a busy machine half a minute.
 READY_LIMIT_S = 60.0
 # Each try under exactly-once begins a transaction, and the lease ends those that were not used.
 READY_PAUSE_S = 1.0
+_KEY_SHOWN = 80  # bytes of a row's key in a message
+_NO_VALUE = permanent(
+    "an event is the value of a row, without its key",
+    "Write the key and what its null means into the value, or drop such rows in the query",
+)
 PRAVEGA_ERRORS = (ControllerError, SegmentError, OSError)
 
 # One per worker process. Spark reuses worker processes for later batches.
@@ -151,9 +157,9 @@ class EventWriter:
         self, task: TaskView, ready: Ready, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]
     ) -> tuple[dict[str, Any], dict[str, float]]:
         def events() -> Iterator[bytes]:
-            yield from _events(first)
+            yield from _events(task, first)
             for batch in others:
-                yield from _events(batch)
+                yield from _events(task, batch)
             task.reach("before-prepare")
 
         started = time.perf_counter()
@@ -164,8 +170,20 @@ class EventWriter:
         return prepared, {"prepare": prepare_ms}
 
 
-def _events(rows: pa.RecordBatch) -> list[bytes]:
-    return [value or b"" for _, value, _ in records_of(rows)]
+def _events(task: TaskView, rows: pa.RecordBatch) -> Iterator[bytes]:
+    """Yields the values of rows. A row that is no event ends the job: a reader could not get what the row says."""
+    for key, value, _ in records_of(rows):
+        if value is None:
+            raise failure(_NO_VALUE, f"{_named(task, key)} has no value")
+        if len(value) > EVENT_BYTES:
+            cause = permanent(f"an event has at most {EVENT_BYTES:,} bytes", "Split or reject such rows in the query")
+            raise RecordTooLarge(str(failure(cause, f"{_named(task, key)} has {len(value):,} bytes")))
+        yield value
+
+
+def _named(task: TaskView, key: bytes | None) -> str:
+    shown = (key or b"")[:_KEY_SHOWN].decode("utf-8", "replace") + ("..." if len(key or b"") > _KEY_SHOWN else "")
+    return f"batch {task.batch}, partition {task.partition}: the row with key {shown!r}"
 
 
 @dataclass(frozen=True)
