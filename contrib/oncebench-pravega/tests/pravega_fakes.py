@@ -66,7 +66,7 @@ class Store:
                 connection.sendall(answer)
 
     def _answer(self, kind: int, payload: bytes) -> bytes:
-        if self.refuse_once and kind == 1:
+        if self.refuse_once and kind in (1, 11):
             return HEADER.pack(self.refuse_once.pop(0), 0)
         if self.refuse is not None and kind not in (-127, 3):
             return HEADER.pack(self.refuse, 0)

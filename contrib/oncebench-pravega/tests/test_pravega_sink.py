@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
 from oncebench_pravega import controller as pravega_controller
-from oncebench_pravega import reader
+from oncebench_pravega import reader, segment_store
 from oncebench_pravega.controller import VARIABLE, ControllerError, Segments, Stream
+from oncebench_pravega.reader import StreamFollower
 from oncebench_pravega.segment_store import framed
 from pravega_fakes import AWAY, LEASE, SEGMENT, STREAM, TWO_PHASE, Made, Store, Task, rows, sink
 from pyspark.sql.types import StringType, StructField, StructType
@@ -21,6 +23,7 @@ from oncebench.delivery.errors import (
     ReadError,
     RefusedStart,
 )
+from oncebench.sinks.reader import NotAnsweredError
 
 
 def test_an_event_that_is_not_a_row_has_no_key(store: Store, use: Callable[..., Made]) -> None:
@@ -142,15 +145,46 @@ def test_an_output_that_names_no_stream_is_refused(text: str) -> None:
         Stream.named(text)
 
 
-def test_a_reader_reports_what_it_cannot_read(store: Store, use: Callable[..., Made]) -> None:
-    for answer, says in (
-        (Segments((), ""), "there is no stream"),
-        (Segments((SEGMENT, "scope/stream/1.#epoch.1"), ""), "was scaled"),
-        (AWAY, "Is Pravega running there"),
+def test_a_reader_reports_what_it_cannot_read(
+    store: Store, use: Callable[..., Made], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for answer, away_s, says in (
+        (Segments((), ""), 60.0, "there is no stream"),
+        (Segments((SEGMENT, "scope/stream/1.#epoch.1"), ""), 60.0, "was scaled"),
+        (ControllerError("getCurrentSegments", "UNAUTHENTICATED", "no"), 60.0, "cannot be read"),
+        (AWAY, 0.0, "Is Pravega running there"),
     ):
         use(segments=[answer])
-        with pytest.raises(ReadError, match=says):
-            reader.read("nowhere:1", STREAM, "session_key")
+        monkeypatch.setattr(reader, "AWAY_S", away_s)
+        with (
+            closing(StreamFollower("nowhere:1", STREAM, "session_key")) as follower,
+            pytest.raises(ReadError, match=says),
+        ):
+            follower.fresh()
+
+
+def test_a_reader_outlives_a_server_that_is_away_and_returns_no_row_twice(
+    store: Store, use: Callable[..., Made]
+) -> None:
+    use(segments=[AWAY, Segments((SEGMENT,), "")])
+    follower = StreamFollower("nowhere:1", STREAM, "session_key")
+    store.held = b"".join(data for _, data in framed([b'{"session_key":"a"}', b'{"session_key":"b"}']))
+    keys: list[bytes | None] = []
+    refusals = [lambda: None, store.drop_idle, lambda: store.refuse_once.append(segment_store.MOVED)]
+    with closing(follower):
+        for disturb in refusals:
+            disturb()
+            with pytest.raises(NotAnsweredError):
+                follower.fresh()
+            keys += follower.fresh().key
+    assert keys == [b"a", b"b"]
+
+
+def test_a_busy_segment_delays_no_other(store: Store, use: Callable[..., Made]) -> None:
+    use(segments=[Segments((SEGMENT, "scope/stream/1.#epoch.0"), "")])
+    store.held = b"".join(data for _, data in framed([b"{}"] * 3))
+    with closing(StreamFollower("nowhere:1", STREAM, "session_key")) as follower:
+        assert [follower.fresh().partition for _ in range(7)] == [[0], [1], [0], [1], [0], [1], []]
 
 
 def test_a_transactions_id_matches_the_controllers_numbers() -> None:
