@@ -35,10 +35,16 @@ def iceberg_schema(schema: StructType) -> Schema:
     """Returns the columns of the rows as a schema of Iceberg, with new field ids.
 
     Raises:
-        RefusedStart: Iceberg has no type for a column.
+        RefusedStart: Iceberg has no type for a column, or two columns have the same path.
     """
     fields = [_arrow_field(field) for field in schema.fields if field.name != quarantine.COLUMN]
-    return assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(pa.schema(fields), format_version=FORMAT_VERSION))
+    made = _pyarrow_to_schema_without_ids(pa.schema(fields), format_version=FORMAT_VERSION)
+    try:
+        return assign_fresh_schema_ids(made)
+    except ValueError as error:  # for example `a.b`, and the field b of a struct a
+        raise RefusedStart(
+            f"an Iceberg table cannot have these columns ({error}). Rename one of them in the query."
+        ) from error
 
 
 def _arrow_field(field: StructField) -> pa.Field:

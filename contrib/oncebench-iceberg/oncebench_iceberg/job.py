@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from oncebench.delivery.errors import RefusedStart
+from oncebench_iceberg.catalogs.configuration import import_pyiceberg
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ class IcebergRestTable:
 
     @property
     def output(self) -> str:
+        import_pyiceberg()
         from oncebench_iceberg.catalogs.rest import SCHEMES, RestPlace  # noqa: PLC0415  pyiceberg imports slowly
 
         if urlsplit(self.uri).scheme not in SCHEMES:  # the text would name a local warehouse; it may have a login

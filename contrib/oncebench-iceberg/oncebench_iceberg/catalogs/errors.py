@@ -28,6 +28,7 @@ from pyiceberg.exceptions import (
     UnauthorizedError,
 )
 from sqlalchemy.exc import SQLAlchemyError
+from strictyaml import YAMLError
 
 from oncebench.delivery.errors import DeliveryFailed, RefusedStart
 from oncebench.delivery.failures.cause import UNKNOWN, Cause, permanent, transient
@@ -37,7 +38,10 @@ from oncebench_iceberg.catalogs.objects import of_file_error
 from oncebench_iceberg.catalogs.place import Place
 
 NO_TABLE = (NoSuchTableError, NoSuchNamespaceError)
-CATALOG_ERRORS = (SQLAlchemyError, OSError, RESTError, *NO_TABLE, ValidationError, pa.ArrowException)
+# pyiceberg raises NotImplementedError for the answer 501, and for a request that the catalog's list of requests lacks.
+CATALOG_ERRORS = (
+    SQLAlchemyError, OSError, RESTError, *NO_TABLE, ValidationError, pa.ArrowException, NotImplementedError,
+)  # fmt: skip
 
 _AWAY = transient("the REST catalog did not answer", "Check that it runs and that its address is right")
 _LOGIN = permanent(
@@ -55,6 +59,9 @@ ANSWERS: Mapping[type[BaseException], Cause] = {
     OAuthError: _LOGIN,
     ForbiddenError: permanent(
         "the REST catalog forbids this to the job's user", "Give that user the right to read and change the table"
+    ),
+    NotImplementedError: permanent(
+        "the REST catalog does not offer this request", "Take a catalog that lets its clients make and change tables"
     ),
     BadRequestError: permanent("the REST catalog does not understand the request", "Look at its log and its version"),
 }
@@ -106,7 +113,11 @@ def start_without_loss(place: Place) -> Iterator[None]:
     except CATALOG_ERRORS as error:
         kind = DeliveryFailed if may_pass(error) else RefusedStart
         raise kind(f"No row was read or written: {described(error, place, place.remedy)}") from error
-    except (ValueError, ImportError) as error:  # pyiceberg's errors of table properties and of its configuration
+    except (
+        ValueError,
+        ImportError,
+        YAMLError,
+    ) as error:  # pyiceberg's errors of table properties and of its configuration
         raise RefusedStart(
             f"No row was read or written: pyiceberg cannot use the Iceberg table {place}: {first_line(error)}. Correct "
             "that table property or setting, then start again."

@@ -1,0 +1,104 @@
+"""What a user's settings can do wrong, before a small server that answers as a REST catalog does."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from iceberg_tables import EXACTLY_ONCE, Tables
+from oncebench_iceberg.catalogs.rest import RestPlace
+from oncebench_iceberg.columns import iceberg_schema
+from oncebench_iceberg.server import check_reachable
+from pyspark.sql import types as t
+
+from oncebench.delivery.errors import RefusedStart
+from oncebench.errors import MissingEnvironment
+
+READS = ["GET /v1/{prefix}/namespaces/{namespace}/tables/{table}"]
+
+
+class Answers(BaseHTTPRequestHandler):
+    """Answers each request by the first part of its path that has an answer: (status, JSON); others by 404."""
+
+    answers: ClassVar[dict[str, tuple[int, object]]] = {}
+
+    def do_GET(self) -> None:
+        code, body = next((answer for part, answer in self.answers.items() if part in self.path), (404, {}))
+        text = json.dumps(body).encode()
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.do_GET()
+
+    def log_message(self, *_: object) -> None:
+        """Logs nothing."""
+
+
+@pytest.fixture
+def uri(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a catalog without tables."""
+    monkeypatch.setattr(Answers, "answers", {"/v1/config": (200, {"defaults": {}, "overrides": {}})})
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("answers", ["lists its requests", "501"])
+def test_a_catalog_that_only_reads_is_refused(uri: str, answers: str) -> None:
+    if answers == "501":
+        Answers.answers["/v1/namespaces"] = (501, {})
+    else:
+        Answers.answers["/v1/config"] = (200, {"defaults": {}, "overrides": {}, "endpoints": READS})
+    sink = Tables(RestPlace(uri, "shop.t")).sink()
+    with pytest.raises(RefusedStart, match=r"does not offer this request\)\. Take a catalog that lets"):
+        sink.start(EXACTLY_ONCE, 1, [])
+    sink.close()
+
+
+WRONG_YAML = "catalog:\n  default: {a: b}\n"
+PROGRAMS = {
+    "job": "from oncebench_iceberg.job import IcebergRestTable\n"
+    "IcebergRestTable('https://c', 'a.b', sink_id='j').output",
+    "pipeline": "from types import SimpleNamespace\nfrom oncebench_iceberg.sink import KINDS\n"
+    "KINDS[0].open(SimpleNamespace(output={'output': '/tmp/w/a.b'}, sink_id='j', partitions=1, driver='d'))",
+    "run": "from oncebench_iceberg.server import check_reachable\ncheck_reachable('http://127.0.0.1:1/a.b')",
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_wrong_file_of_settings_is_named(tmp_path: Path, program: str) -> None:
+    (tmp_path / ".pyiceberg.yaml").write_text(WRONG_YAML)
+    code = f"try:\n    exec({PROGRAMS[program]!r})\nexcept Exception as error:\n    print(type(error).__name__, error)"
+    environment = {**os.environ, "PYICEBERG_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.stdout.startswith("MissingEnvironment " if program == "run" else "RefusedStart "), done.stderr
+    assert "pyiceberg cannot read its configuration (" in done.stdout
+    assert "Correct .pyiceberg.yaml" in done.stdout
+
+
+def test_the_suite_names_a_wrong_setting(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYICEBERG_CATALOG__DEFAULT__AUTH__TYPE", "nope")
+    with pytest.raises(MissingEnvironment, match=r"Could not load AuthManager .* Correct that table property or sett"):
+        check_reachable(f"{uri}/a.b")
+
+
+def test_two_columns_with_one_path_are_refused() -> None:
+    inner = t.StructType([t.StructField("b", t.LongType())])
+    columns = t.StructType([t.StructField("a", inner), t.StructField("a.b", t.LongType())])
+    with pytest.raises(RefusedStart, match=r"multiple fields for name a\.b.*Rename one of them"):
+        iceberg_schema(columns)
