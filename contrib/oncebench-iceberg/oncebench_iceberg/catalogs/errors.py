@@ -34,6 +34,7 @@ from oncebench.delivery.errors import DeliveryFailed, RefusedStart
 from oncebench.delivery.failures.cause import UNKNOWN, Cause, permanent, transient
 from oncebench.delivery.failures.sqlite import of_error as of_sqlite
 from oncebench.delivery.failures.system import passes
+from oncebench_iceberg.catalogs.login import NoToken
 from oncebench_iceberg.catalogs.objects import of_file_error
 from oncebench_iceberg.catalogs.place import Place
 
@@ -46,8 +47,10 @@ CATALOG_ERRORS = (
 _AWAY = transient("the REST catalog did not answer", "Check that it runs and that its address is right")
 _LOGIN = permanent(
     "the REST catalog does not accept the login",
-    "Set PYICEBERG_CATALOG__DEFAULT__TOKEN or PYICEBERG_CATALOG__DEFAULT__CREDENTIAL in the job's environment",
+    "Set PYICEBERG_CATALOG__DEFAULT__TOKEN or PYICEBERG_CATALOG__DEFAULT__CREDENTIAL in the job's environment, or "
+    "correct the part auth of .pyiceberg.yaml",
 )
+_LOGIN_STATUS = (400, 401, 403)  # by OAuth2 (RFC 6749, 5.2); a server that is away or overloaded gives others
 # Answers of a REST catalog.
 ANSWERS: Mapping[type[BaseException], Cause] = {
     CommitStateUnknownException: transient("the REST catalog failed, and may have taken the commit"),
@@ -57,6 +60,9 @@ ANSWERS: Mapping[type[BaseException], Cause] = {
     UnauthorizedError: _LOGIN,
     AuthorizationExpiredError: _LOGIN,
     OAuthError: _LOGIN,
+    NoToken: transient(
+        "no token for the REST catalog could be fetched", "Look at the part auth of .pyiceberg.yaml and what it names"
+    ),
     ForbiddenError: permanent(
         "the REST catalog forbids this to the job's user", "Give that user the right to read and change the table"
     ),
@@ -75,7 +81,8 @@ def first_line(error: BaseException) -> str:
 def cause_of(error: BaseException) -> Cause:
     """Returns what is known about an error of a disk, an object store, the catalog's file, or a REST catalog."""
     if isinstance(error, requests.RequestException):  # an OSError without errno
-        return _AWAY
+        # pyiceberg converts the catalog's own answers, so this one is of the server of the login.
+        return _LOGIN if error.response is not None and error.response.status_code in _LOGIN_STATUS else _AWAY
     if isinstance(error, OSError):
         return of_file_error(error)
     original = getattr(error, "orig", None)

@@ -14,12 +14,14 @@ from typing import ClassVar
 
 import pytest
 from iceberg_tables import EXACTLY_ONCE, Tables
+from oncebench_iceberg.catalogs import rest
 from oncebench_iceberg.catalogs.rest import RestPlace
 from oncebench_iceberg.columns import iceberg_schema
 from oncebench_iceberg.server import check_reachable
+from pyiceberg.catalog.rest.auth import AuthManager, AuthManagerFactory
 from pyspark.sql import types as t
 
-from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.errors import DeliveryFailed, RefusedStart
 from oncebench.errors import MissingEnvironment
 
 READS = ["GET /v1/{prefix}/namespaces/{namespace}/tables/{table}"]
@@ -32,8 +34,10 @@ class Answers(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         code, body = next((answer for part, answer in self.answers.items() if part in self.path), (404, {}))
+        if not code:  # no answer, until the server ends
+            self.server.ended.wait()
         text = json.dumps(body).encode()
-        self.send_response(code)
+        self.send_response(code or 503)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
         self.wfile.write(text)
@@ -51,8 +55,10 @@ def uri(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of a catalog without tables."""
     monkeypatch.setattr(Answers, "answers", {"/v1/config": (200, {"defaults": {}, "overrides": {}})})
     with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        server.ended = threading.Event()
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.ended.set()
         server.shutdown()
 
 
@@ -66,6 +72,57 @@ def test_a_catalog_that_only_reads_is_refused(uri: str, answers: str) -> None:
     with pytest.raises(RefusedStart, match=r"does not offer this request\)\. Take a catalog that lets"):
         sink.start(EXACTLY_ONCE, 1, [])
     sink.close()
+
+
+OAUTH2 = {"type": "oauth2", "oauth2": {"client_id": "a", "client_secret": "b"}}
+
+
+@pytest.fixture
+def log_in(uri: str, monkeypatch: pytest.MonkeyPatch) -> RestPlace:
+    """A place whose catalog takes tokens of OAuth2, from the same server."""
+    found = {"auth": {**OAUTH2, "oauth2": {**OAUTH2["oauth2"], "token_url": f"{uri}/token"}}}
+    monkeypatch.setattr(rest, "settings", lambda: found)
+    return RestPlace(uri, "shop.t")
+
+
+@pytest.mark.parametrize("answer", [(400, {}), (401, {"error": "invalid_client"}), (403, {}), (200, {}), (200, [])])
+def test_a_login_that_is_not_accepted_is_refused(log_in: RestPlace, answer: tuple[int, object]) -> None:
+    Answers.answers["/token"] = answer
+    with pytest.raises(RefusedStart, match=r"does not accept the login\)\. Set PYICEBERG.* part auth of \.pyiceberg"):
+        Tables(log_in).sink().identity()
+
+
+def test_a_login_that_fails_for_a_time_may_pass(log_in: RestPlace) -> None:
+    Answers.answers["/token"] = (503, {})
+    with pytest.raises(DeliveryFailed, match="Check that it runs") as failed:
+        Tables(log_in).sink().identity()
+    assert failed.value.restart_helps
+    Answers.answers["/token"] = (200, {"access_token": "t", "expires_in": 3600})
+    assert Tables(log_in).sink().identity() == {}
+
+
+def test_a_login_that_does_not_answer_ends(log_in: RestPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rest, "TIMES", (5.0, 0.2))
+    Answers.answers["/token"] = (0, {})
+    with pytest.raises(DeliveryFailed, match="did not answer"):
+        Tables(log_in).sink().identity()
+
+
+class NoAccount(AuthManager):
+    """A login by a library with errors of its own."""
+
+    def auth_header(self) -> str:
+        raise LookupError("no account")
+
+
+def test_an_error_of_another_library_is_a_known_one(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    AuthManagerFactory.register("no-account", NoAccount)
+    monkeypatch.setattr(rest, "settings", lambda: {"auth": {"type": "no-account"}})
+    with pytest.raises(
+        DeliveryFailed, match=r"LookupError: no account \(no token for the REST catalog could be"
+    ) as failed:
+        Tables(RestPlace(uri, "shop.t")).sink().identity()
+    assert failed.value.restart_helps
 
 
 WRONG_YAML = "catalog:\n  default: {a: b}\n"
