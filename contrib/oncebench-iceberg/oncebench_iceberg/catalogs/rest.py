@@ -25,7 +25,7 @@ from pyiceberg.utils.config import Config, merge_config
 from requests import Session
 
 from oncebench.delivery.errors import RefusedStart
-from oncebench_iceberg.catalogs.local import CATALOG_NAME, is_table
+from oncebench_iceberg.catalogs.local import CATALOG_NAME, is_table, without_login
 from oncebench_iceberg.catalogs.login import Login
 
 SCHEMES = ("http", "https")
@@ -71,7 +71,7 @@ class RestPlace:
         options = parse_qs(parts.query, keep_blank_values=True)
         warehouse = options.pop("warehouse", [""])
         if not parts.netloc or not is_table(table) or options or len(warehouse) != 1 or parts.fragment:
-            where = f"{parts.scheme}://{parts.netloc}{parts.path}"  # other options may be secrets
+            where = without_login(f"{parts.scheme}://{parts.netloc}{parts.path}")  # other options may be secrets
             raise RefusedStart(f"{where} names no table of a REST catalog. Name the table as {_FORM}.")
         return RestPlace(f"{parts.scheme}://{parts.netloc}{path}", table, warehouse[0])
 

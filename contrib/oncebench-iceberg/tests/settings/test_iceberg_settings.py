@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
@@ -15,8 +15,10 @@ from typing import ClassVar
 import pytest
 from iceberg_tables import EXACTLY_ONCE, Tables
 from oncebench_iceberg.catalogs import rest
+from oncebench_iceberg.catalogs.place import place_of
 from oncebench_iceberg.catalogs.rest import RestPlace
 from oncebench_iceberg.columns import iceberg_schema
+from oncebench_iceberg.job import IcebergTable
 from oncebench_iceberg.server import check_reachable
 from pyiceberg.catalog.rest.auth import AuthManager, AuthManagerFactory
 from pyspark.sql import types as t
@@ -159,3 +161,41 @@ def test_two_columns_with_one_path_are_refused() -> None:
     columns = t.StructType([t.StructField("a", inner), t.StructField("a.b", t.LongType())])
     with pytest.raises(RefusedStart, match=r"multiple fields for name a\.b.*Rename one of them"):
         iceberg_schema(columns)
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        lambda: IcebergTable("https://user:secret@host/api", "a.b", sink_id="j").output,
+        lambda: IcebergTable("s3://key:secret@bucket/wh", "a.b", sink_id="j").output,
+        lambda: "https:/user:secret@host/api/a.b",
+        lambda: "https://user:secret@host/api",
+        lambda: "s3://key:secret@bucket/wh/a.b",
+        lambda: "user:secret@host/a.b",
+    ],
+)
+def test_a_login_in_an_address_is_not_shown(output: Callable[[], str]) -> None:
+    with pytest.raises(RefusedStart) as refused:
+        place_of({"output": output()})
+    assert "secret" not in str(refused.value)
+
+
+def test_a_job_with_the_wrong_one_of_two_descriptions_reads_which_is_right() -> None:
+    with pytest.raises(RefusedStart, match=r"is a URI.* or take IcebergRestTable"):
+        _ = IcebergTable("file:///data", "a.b", sink_id="j").output
+
+
+NO_FORM = [t.VariantType(), t.GeographyType(4326), t.GeometryType(4326), t.StructType([])]
+
+
+@pytest.mark.parametrize("kind", NO_FORM, ids=lambda kind: kind.simpleString())
+def test_a_type_that_iceberg_lacks_is_refused_at_any_depth(kind: t.DataType) -> None:
+    inner = t.StructType([t.StructField("b", t.MapType(t.StringType(), t.ArrayType(kind)))])
+    for each in (kind, inner):
+        with pytest.raises(RefusedStart, match=r"column 'a' is .*, which Iceberg's format version 2 has no type for"):
+            iceberg_schema(t.StructType([t.StructField("a", each)]))
+
+
+def test_a_field_with_the_name_of_such_a_type_is_accepted() -> None:
+    inner = t.StructType([t.StructField("variant", t.StringType()), t.StructField("geometry", t.StringType())])
+    assert len(iceberg_schema(t.StructType([t.StructField("a", inner)])).fields) == 1
