@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from datetime import UTC, date, datetime
@@ -154,6 +155,21 @@ def test_the_script_for_pyiceberg_only_reads(tables: Tables) -> None:
     assert (code, errors.count("\n")) == (1, 1), errors
     code, _, errors = read(tables.place.file, "shop.lost")
     assert (code, errors.count("\n")) == (1, 1), errors
+
+
+SCRIPTS = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("script", [*SCRIPTS.glob("readers/by_*.py"), *SCRIPTS.glob("maintenance/*.py")], ids=str)
+def test_a_script_without_arguments_prints_its_usage(script: Path) -> None:
+    text = script.read_text()
+    arguments = re.search(r"def main\((.*)\) -> None", text)
+    usage = re.search(
+        rf'if len\(sys\.argv\) != (\d):\n        sys\.exit\("usage: {script.name}((?: [A-Z_.]+)+)"\)', text
+    )
+    assert arguments is not None
+    assert usage is not None
+    assert arguments[1].count(":") == usage[2].count(" ") == int(usage[1]) - 1
 
 
 def test_a_data_file_has_statistics(tmp_path: Path) -> None:
