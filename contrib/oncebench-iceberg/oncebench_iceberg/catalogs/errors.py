@@ -120,11 +120,7 @@ def start_without_loss(place: Place) -> Iterator[None]:
     except CATALOG_ERRORS as error:
         kind = DeliveryFailed if may_pass(error) else RefusedStart
         raise kind(f"No row was read or written: {described(error, place, place.remedy)}") from error
-    except (
-        ValueError,
-        ImportError,
-        YAMLError,
-    ) as error:  # pyiceberg's errors of table properties and of its configuration
+    except (ValueError, ImportError, YAMLError) as error:  # of table properties, and of pyiceberg's configuration
         raise RefusedStart(
             f"No row was read or written: pyiceberg cannot use the Iceberg table {place}: {first_line(error)}. Correct "
             "that table property or setting, then start again."
