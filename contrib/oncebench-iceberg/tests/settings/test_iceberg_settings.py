@@ -151,7 +151,7 @@ def test_a_wrong_file_of_settings_is_named(tmp_path: Path, program: str) -> None
 
 
 def test_the_suite_names_a_wrong_setting(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYICEBERG_CATALOG__DEFAULT__AUTH__TYPE", "nope")
+    monkeypatch.setattr(rest, "settings", lambda: {"auth": {"type": "nope"}})
     with pytest.raises(MissingEnvironment, match=r"Could not load AuthManager .* Correct that table property or sett"):
         check_reachable(f"{uri}/a.b")
 
