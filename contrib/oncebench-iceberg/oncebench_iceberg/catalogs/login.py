@@ -65,5 +65,5 @@ class _TimedTokens(OAuth2TokenProvider):  # type: ignore[misc]  # mypy sees no t
         try:
             token, lasts_s = str(found["access_token"]), int(found.get("expires_in") or self.expires_in)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise OAuthError("the server of the login sent no access_token, or no expires_in") from error
+            raise OAuthError("the server of the login sent no token, or not how long it lasts") from error
         self._token, self._expires_at = token, time.monotonic() + lasts_s - self.refresh_margin
