@@ -8,13 +8,14 @@ import time
 from contextlib import suppress
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
-from confluent_kafka.admin import AclOperation, AdminClient
+from confluent_kafka.admin import AclOperation
 
 from loadgen.config import LoadConfig
 from loadgen.errors import ConfigError, LoadError
 from oncebench.kafka_access.acls import TOPIC, Resource, advice
 from oncebench.kafka_access.connection import is_secured, why_refused
 from oncebench.kafka_repair.addresses import RECOVERY
+from oncebench.kafka_repair.admin import admin_client
 
 Setting = str | int | float | bool
 
@@ -124,7 +125,7 @@ def partition_count(producer: Producer, config: LoadConfig) -> int:
 
 def _refuse_closed(config: LoadConfig) -> None:
     """Raises LoadError if this user may not write the topic. A broker that does not answer is found out later."""
-    admin = AdminClient({**config.access.client, "log_level": 0})
+    admin = admin_client({**config.access.client, "log_level": 0})
     asked = admin.describe_topics(
         TopicCollection([config.topic]), include_authorized_operations=True, request_timeout=CONNECT_TIMEOUT_S
     )

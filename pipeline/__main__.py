@@ -14,13 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from oncebench.delivery.durable import refuse_wrong_place
-from oncebench.delivery.errors import PipelineError, RefusedStart, StoppedGently
+from oncebench.delivery.errors import NO_RESTART_HELPS, RESTART_HELPS, PipelineError, RefusedStart, StoppedGently
 from pipeline.config import read_config
 from pipeline.spark.signals import Stopping, end_jvms
 from pipeline.spark.sockets import short_sockets
 from pipeline.spark.temporary import own_temporary
-
-RESTART_HELPS, NO_RESTART_HELPS = 1, 2  # as in oncebench.jobs.exits, which imports Spark
 
 
 def main(arguments: list[str]) -> int:

@@ -22,7 +22,6 @@ from subprocess import TimeoutExpired
 
 import pyspark
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
@@ -36,12 +35,13 @@ from oncebench.delivery.protocols import native, protocol_of
 from oncebench.delivery.quarantine import Quarantine
 from oncebench.delivery.stores.choose import Place
 from oncebench.delivery.topics import settings
-from oncebench.delivery.topics.check import READ, refuse_compacted, refuse_unfit
+from oncebench.delivery.topics.check import READ, refuse_unfit, refuse_unfit_quarantine
 from oncebench.jobs.batches import Batches, rows_of
 from oncebench.jobs.checkpoint import committed_position, has_finished, newest_finished, open_batch
 from oncebench.jobs.output import Target
 from oncebench.jobs.query import in_checkpoint
 from oncebench.jobs.start import identity_of, kafka_must_answer, refuse_access, start_sink
+from oncebench.kafka_repair.admin import admin_client
 from oncebench.sinks.folder_events import changes_in
 from pipeline.config import PipelineConfig
 from pipeline.failures import advised, explain
@@ -140,11 +140,10 @@ class Job:
 
     def _refuse_unfit_topics(self, limit_s: float, more: Mapping[str, int] | None = None) -> None:
         """Refuses topics that this job reads or writes, whatever its sink is; `more`: settings of the client."""
-        admin = AdminClient({**self.config.kafka_client, **(more or {})})
+        admin = admin_client({**self.config.kafka_client, **(more or {})})
         refuse_unfit(admin, {self.config.input_topic: "the input topic"}, limit_s, (READ,))
         if self.config.quarantine_topic:
-            refuse_unfit(admin, {self.config.quarantine_topic: "the quarantine topic"}, limit_s)
-            refuse_compacted(admin, self.config.quarantine_topic, "the quarantine topic")
+            refuse_unfit_quarantine(admin, self.config.quarantine_topic, limit_s)
 
     def _fail(self, failure: BaseException) -> None:
         """Ends the query with this failure; for threads whose errors Spark would only log."""

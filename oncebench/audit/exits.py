@@ -17,11 +17,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from oncebench.audit.not_exercised import ended_us
+from oncebench.audit.not_exercised import RANDOM, ended_us
 from oncebench.delivery.failpoints import KILL
 
-# Timeline events of the supervisor.
-KILLED, RANDOM, FAILED = "pipeline-killed", "random-kill", "pipeline-failed"
+# Timeline events of the supervisor, besides RANDOM.
+KILLED, FAILED = "pipeline-killed", "pipeline-failed"
 EXIT_EVENTS = frozenset({KILLED, RANDOM, FAILED})
 # Kafka's clients send a request again after 30 s (`request.timeout.ms`), so a fault may have a consequence this long
 # after its end.

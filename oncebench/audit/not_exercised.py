@@ -1,6 +1,7 @@
-"""Finds, for each fault, why the run did not exercise it.
+"""Finds, for each fault and each random kill, why the run did not exercise it.
 
-The reasons: it was not hit, it was hit elsewhere, it had no target, it was cut short, or its batch was not run again.
+The reasons for a fault: it was not hit, it was hit elsewhere, it had no target, it was cut short, or its batch was not
+run again. For a random kill: the pipeline had nothing left to do, or no commit was held back although one should be.
 
 Promise: pure functions of the record. A note of a fault belongs to the hit that it names (`hit_us`), however much later
 it was written. The next fault of a chain may have been hit meanwhile.
@@ -13,7 +14,9 @@ has `tells_over` in a line of its timeline.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from oncebench.delivery.failpoints import KILL, parse_fault
@@ -21,8 +24,13 @@ from oncebench.delivery.failpoints import KILL, parse_fault
 Line = Mapping[str, Any]
 # Timeline events: the fault had no target; the fault ran to its end.
 IDLE, OVER = "nemesis-idle", "nemesis-over"
+# Timeline event: the pipeline was killed at a random time.
+RANDOM = "random-kill"
 # Once a batch is in Spark's commit log, a kill does not make Spark run it again.
 NO_REPLAY_AFTER = frozenset({"after-commit-log"})
+
+_NO_WORK = "the pipeline had read and committed everything. Make the load longer"
+_NOT_HELD = "the pipeline committed no transaction in time, so the outage began without one that was held back"
 
 
 def notes_of(hit: Line, hits: Sequence[Line], timeline: Sequence[Line]) -> list[Line]:
@@ -62,6 +70,22 @@ def by_fault(
             own.append(_not_done(hit))
         reasons.append(own)
     return reasons + [[f"the fault {fault} was not hit"] for fault in requested[len(hits) :]]
+
+
+def of_random_kill(line: Line) -> list[str]:
+    """Returns why the random kill of this line tested nothing; an empty list if it did, and for older runs."""
+    return [
+        *([_NO_WORK] if line.get("idle") else []),
+        *([_NOT_HELD] if line.get("commit_held") is False else []),
+    ]
+
+
+def of_random_kills(requested: int, timeline: Sequence[Line]) -> list[str]:
+    """Returns why the random kills of a run were not exercised; an empty list if they were."""
+    kills = [line for line in timeline if line.get("event") == RANDOM]
+    missing = [f"{len(kills)} of {requested} random kills happened"] if len(kills) < requested else []
+    untested = Counter(chain.from_iterable(map(of_random_kill, kills)))
+    return [*missing, *(f"{count} of {len(kills)} random kills: {why}" for why, count in untested.items())]
 
 
 def _hit_of(line: Line, hits: Sequence[Line]) -> Line | None:

@@ -30,7 +30,7 @@ from typing import Protocol
 
 from oncebench.audit import not_exercised
 from oncebench.audit.clock import why_no_times
-from oncebench.audit.exits import EXIT_EVENTS, RANDOM, exits_of
+from oncebench.audit.exits import EXIT_EVENTS, exits_of
 from oncebench.audit.python.attribution import Excuses
 from oncebench.audit.python.audit import Findings
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, GUARANTEES
@@ -336,9 +336,7 @@ def _not_exercised(findings: Findings, record: Record, cell: JudgedCell) -> tupl
         reasons.append("no session was finished")
     elif not findings.rows["visible"]:
         reasons.append(f"no row is visible, of {findings.rows['expected']} expected rows")
-    killed = sum(line.get("event") == RANDOM for line in record.timeline.items)
-    if killed < cell.random_kills:
-        reasons.append(f"{killed} of {cell.random_kills} random kills happened")
+    reasons += not_exercised.of_random_kills(cell.random_kills, record.timeline.items)
     of_faults = not_exercised.by_fault(record.hits.items, cell.faults, record.timeline.items, record.progress.items)
     without_a_hit = not_exercised.without_a_hit(record.hits.items, record.timeline.items)
     return (*reasons, *without_a_hit, *chain.from_iterable(of_faults))

@@ -1,7 +1,7 @@
 """Writes the certificate: one Markdown page about a sink.
 
 Promise: the page needs no other file, and depends on the arguments alone. Each sentence is a fact of a run. Each
-scenario that broke a guarantee has the command that runs it again.
+scenario that broke a guarantee has the command that runs it again. Texts of errors have a mask in place of secrets.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from oncebench.certify.evidence import ended_by_itself, examples, findings, name
 from oncebench.certify.kept import NONE, STRENGTH, Outcome, proven, strongest, tested
 from oncebench.certify.request import Request
 from oncebench.certify.scenarios import chosen
+from oncebench.redaction import redacted
 
 _MEANS = {
     "exactly-once": "A reader sees each row once, also after the faults below.",
@@ -55,14 +56,15 @@ def certificate(request: Request, outcomes: Sequence[Outcome], made: str, prices
     if died:
         lines += ["", "## Ends without a fault", ""]
         lines += ["No fault caused these ends of the job. Where the table has `kept`, a restart was enough:", ""]
-        lines += [f"- {each.scenario.name}: {ended_by_itself(each)}" for each in died]
+        lines += [f"- {each.scenario.name}: {redacted(ended_by_itself(each))}" for each in died]
     untested = [outcome for outcome in outcomes if outcome.undecided]
     if untested:
-        lines += ["", "## Not tested", "", *(f"- {each.scenario.name}: {each.undecided}" for each in untested)]
+        lines += ["", "## Not tested", ""]
+        lines += [f"- {each.scenario.name}: {redacted(each.undecided)}" for each in untested]
     if prices:
         lines += ["", f"## Price compared with {request.beside}", ""]
         lines += ["Medians of both in runs without faults, and the median ratio with its 95 % interval:", ""]
-        lines += [f"- {price}" for price in prices]
+        lines += [f"- {redacted(price)}" for price in prices]
     lines += ["", "## How it was tested", "", *_method(request, outcomes), "", made]
     return "\n".join(lines) + "\n"
 
@@ -92,7 +94,7 @@ def _row(outcome: Outcome) -> str:
 def _evidence(request: Request, outcome: Outcome) -> list[str]:
     rows = outcome.report["rows"]
     lines = [f"Found: {findings(outcome)}. Expected: {rows['expected']} rows, each once.", ""]
-    lines += [f"- {line}" for line in examples(outcome)]
+    lines += [f"- {redacted(line)}" for line in examples(outcome)]
     for fault in outcome.report["faults"]:
         if fault["hit"]:
             where = "" if fault["batch"] is None else f" in batch {fault['batch']}"

@@ -130,13 +130,12 @@ def _run(words: Sequence[str], folder: Path, paths: Sequence[str]) -> int | None
 
 def _failure(sink: str, require: str, code: int | None, folder: Path, paths: Sequence[str]) -> str:
     """Returns the text with which the test fails, or an empty text."""
-    junit = folder / "junit.xml"
     if code == ExitCode.KEPT:
         return ""
-    if code not in (ExitCode.BROKEN, ExitCode.ERROR) or not junit.exists():
+    if code not in (ExitCode.BROKEN, ExitCode.ERROR) or not (folder / "certificate.md").exists():
         return f"{sink} was not certified. {_error(folder / 'log.txt')}"
     head = f"breaks {require}" if code == ExitCode.BROKEN else f"is not proven to keep {require}"
-    scenarios = "\n\n".join(_scenarios(ElementTree.parse(junit), paths))  # noqa: S314  a file of our own child
+    scenarios = "\n\n".join(_scenarios(ElementTree.parse(folder / "junit.xml"), paths))  # noqa: S314  a file of our own child
     return f"{sink} {head}.\n\n{scenarios}\n\nThe certificate and the log are in {folder}"
 
 
@@ -146,7 +145,7 @@ def _scenarios(junit: ElementTree.ElementTree[Any], paths: Sequence[str]) -> Ite
         lines = []
         for failure in case.iter("failure"):
             lines += [f"{case.get('name')}: {failure.get('message')}", *(failure.text or "").splitlines()]
-        lines += [f"{case.get('name')} has no answer: {each.get('message')}" for each in case.iter("skipped")]
+        lines += [f"{case.get('name')} has no answer: {each.get('message')}" for each in case.iter("error")]
         if lines:
             yield "\n  ".join([*lines, f"{_prefix(paths)}{case.findtext('system-out')}"])
 

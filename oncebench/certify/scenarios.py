@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from oncebench.delivery.contract import EXACTLY_ONCE
-from oncebench.delivery.failpoints import KILL, OWN
+from oncebench.delivery.failpoints import FIRST_BATCH, KILL, OWN
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.matrix.cells import BATCHES_PER_KILL, RANDOM_TRIGGER_MS, SESSIONS_PER_BATCH
 from oncebench.sinks.black_box.sink import FAULT_AFTER, FORMAT, FUNCTION
@@ -47,7 +47,7 @@ class Scenario:
 
 
 # A scenario of the sink's own failpoint has this prefix, then the name that the sink gave to `failpoint`.
-AT_OWN_POINT = "kill-at-"
+AT_OWN_POINT = f"kill-at-{OWN}"
 HEALTHY = Scenario("healthy", "nothing happens")
 SCENARIOS: Sequence[Scenario] = (
     HEALTHY,
@@ -103,20 +103,27 @@ SCENARIOS: Sequence[Scenario] = (
 )  # fmt: skip
 
 
-def of_own_points(points: Iterable[str]) -> list[Scenario]:
+def of_own_points(passed: Iterable[tuple[str, int]]) -> list[Scenario]:
     """Returns a scenario for each failpoint that the sink calls by name.
 
+    A sink may reach a point in its first batches only, for example when it makes its table. Then the fault acts in the
+    last of these batches.
+
     Args:
-        points: the names of the failpoints that a healthy run has passed, repeats included.
+        passed: (failpoint, batch) for each time that a healthy run has passed a failpoint.
     """
-    names = dict.fromkeys(point.removeprefix(OWN) for point in points if point.startswith(OWN))
+    last: dict[str, int] = {}
+    for point, batch in passed:
+        if point.startswith(OWN):
+            name = point.removeprefix(OWN)
+            last[name] = max(batch, last.get(name, batch))
     return [
         Scenario(
             f"{AT_OWN_POINT}{name}",
             f'the job is killed at failpoint("{name}") in the sink',
-            (f"{OWN}{name}:{KILL}",),
+            (f"{OWN}{name}:{KILL}{'' if batch >= FIRST_BATCH + FAULT_AFTER else f'@batch={batch}'}",),
         )
-        for name in names
+        for name, batch in last.items()
     ]
 
 
@@ -152,7 +159,7 @@ def cell_of(scenario: Scenario, function: bool, black_box: str, seed: int) -> Ce
         SINK,
         EXACTLY_ONCE,
         FUNCTION if function else FORMAT,
-        faults=(*(f"{fault}@after={FAULT_AFTER}" for fault in first), *others),
+        faults=(*(fault if "@" in fault else f"{fault}@after={FAULT_AFTER}" for fault in first), *others),
         random_kills=scenario.random_kills,
         rate=RATE,
         sessions=sessions,

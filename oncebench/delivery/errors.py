@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+# Exit codes of a job and of the pipeline.
+RESTART_HELPS, NO_RESTART_HELPS = 1, 2
+
 
 class PipelineError(Exception):
     """The pipeline stops; the message names the problem, its place and the next step."""

@@ -23,7 +23,6 @@ from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
@@ -37,6 +36,7 @@ from oncebench.delivery.failures.kafka import PURGED, fatal_error, of_code
 from oncebench.delivery.topics.settings import LARGEST, record_limit
 from oncebench.kafka_access.kept import Settings, settings_of
 from oncebench.kafka_repair.addresses import RECOVERY, Repair, flush
+from oncebench.kafka_repair.admin import admin_client
 
 # The column that marks a row as a rejected record, and the column's type in Spark's syntax.
 COLUMN = "quarantine"
@@ -212,7 +212,7 @@ class Quarantine:
     def _limit(self) -> int:
         """Returns the most bytes that the topic takes, or librdkafka's largest if it is not known."""
         try:
-            found = record_limit(AdminClient({**self.client, "log_level": 2}), self.topic)
+            found = record_limit(admin_client({**self.client, "log_level": 2}), self.topic)
         except KafkaException:  # no answer in time. The copies wait for longer, and one that is refused asks again
             return LARGEST
         return LARGEST if found is None else found

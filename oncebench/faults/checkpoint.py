@@ -139,7 +139,7 @@ def delete_entry(log: str, checkpoint: Path) -> None:
 
 
 def flip_state_bit(checkpoint: Path) -> None:
-    """Flips one bit in the middle of the largest file that the last batch wrote as state."""
+    """Flips one bit in the middle of the largest state file of the newest version that a restart reads."""
     change = _without_checksum(newest_state_file(checkpoint))
     content = bytearray(change.read_bytes())
     content[len(content) // 2] ^= 1
@@ -165,15 +165,19 @@ def newest_entry(log: Path) -> Path:
 
 
 def newest_state_file(checkpoint: Path) -> Path:
-    """The largest file that the last batch wrote to the state store. Raises `NothingThereError`.
+    """The largest file of the newest state version that a restart reads. Raises `NothingThereError`.
 
-    Each batch writes one file per partition.
+    Batch N writes version N + 1, one file per partition. A restart reads the version of the newest batch in the commit
+    log. It overwrites the files that an open batch has left, without reading them.
     """
+    read = int(newest_entry(checkpoint / COMMITS).name) + 1
     written = [
-        path for path in checkpoint.glob("state/*/*/*.*") if path.stem.isdigit() and path.suffix in _STATE_SUFFIXES
+        path
+        for path in checkpoint.glob("state/*/*/*.*")
+        if path.stem.isdigit() and int(path.stem) <= read and path.suffix in _STATE_SUFFIXES
     ]
     if not written:
-        raise NothingThereError("the state store has written nothing yet")
+        raise NothingThereError("the state store has written nothing yet that a restart reads")
     return max(written, key=lambda path: (int(path.stem), path.stat().st_size))
 
 

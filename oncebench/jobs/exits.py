@@ -15,14 +15,13 @@ from typing import cast
 from py4j.protocol import Py4JError, Py4JNetworkError
 
 from oncebench.delivery import errors
-from oncebench.delivery.errors import PipelineError, QueryDied
+from oncebench.delivery.errors import NO_RESTART_HELPS, RESTART_HELPS, PipelineError, QueryDied
 from oncebench.delivery.failures import spark
 from oncebench.delivery.failures.cause import REPEATED, UNKNOWN
 from oncebench.delivery.failures.cause import failure as failure_of
 from oncebench.delivery.failures.first_cause import causes
 from oncebench.delivery.failures.postgres import of_sqlstate
 
-RESTART_HELPS, NO_RESTART_HELPS = 1, 2
 # py4j's whole text if no answer came.
 _UNANSWERED = re.compile(r"An error occurred while calling \S+")
 # A task's own error in the text that Spark passes on. The text of a worker that did not start is indented.

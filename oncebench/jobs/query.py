@@ -24,7 +24,6 @@ from functools import partial
 from pathlib import Path
 from threading import Lock
 
-from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -39,7 +38,7 @@ from oncebench.delivery.quarantine import COLUMN, Quarantine
 from oncebench.delivery.starts.gaps import Gaps
 from oncebench.delivery.starts.places import Places
 from oncebench.delivery.stores.choose import Place, place_at
-from oncebench.delivery.topics.check import READ, refuse_compacted, refuse_unfit
+from oncebench.delivery.topics.check import READ, refuse_unfit, refuse_unfit_quarantine
 from oncebench.delivery.topics.settings import LIMIT_S
 from oncebench.jobs.batches import Batches
 from oncebench.jobs.checkpoint import has_planned, query_id
@@ -57,6 +56,7 @@ from oncebench.jobs.session import (
 from oncebench.jobs.sinks import JobSink
 from oncebench.jobs.start import identity_of, kafka_must_answer, refuse_access, start_sink
 from oncebench.jobs.watch import Watch, watch_of
+from oncebench.kafka_repair.admin import admin_client
 from oncebench.sinks.registry import find_kind
 from oncebench.sinks.sink_ids import refuse_unfit_sink_id
 
@@ -150,7 +150,7 @@ def _writer(
         refuse_other_source(rows, reads.topic)
         refuse_access(reads.client)
         with kafka_must_answer(str(reads.client.get("bootstrap.servers", "")), sink.sink_id):
-            refuse_unfit(AdminClient(dict(reads.client)), {reads.topic: "the input topic"}, LIMIT_S, (READ,))
+            refuse_unfit(admin_client(reads.client), {reads.topic: "the input topic"}, LIMIT_S, (READ,))
     settings = SinkSettings(
         output={"output": sink.output},
         sink_id=sink.sink_id,
@@ -192,11 +192,10 @@ def _refuse_unfit_quarantine(quarantine: Quarantine, sink_id: str) -> None:
     """Refuses a quarantine with a login or a topic that cannot be used. Its cluster may be another than the sink's."""
     refuse_access(quarantine.client)
     with kafka_must_answer(str(quarantine.client.get("bootstrap.servers", "")), sink_id):
-        admin = AdminClient(dict(quarantine.client))
+        admin = admin_client(quarantine.client)
         if quarantine.source_topic:
             refuse_unfit(admin, {quarantine.source_topic: "the input topic"}, LIMIT_S, (READ,))
-        refuse_unfit(admin, {quarantine.topic: "the quarantine topic"}, LIMIT_S)
-        refuse_compacted(admin, quarantine.topic, "the quarantine topic")
+        refuse_unfit_quarantine(admin, quarantine.topic, LIMIT_S)
 
 
 def in_checkpoint(writer: DataStreamWriter, checkpoint: Place) -> DataStreamWriter:

@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, Producer, cimpl
 
 _LIBRARY = ctypes.CDLL(cimpl.__file__)  # also finds the functions of the librdkafka that the Python client has loaded
 _CLIENTS = (Producer, Consumer, cimpl._AdminClientImpl)
+_INFO = 6  # syslog's level of librdkafka without `debug`; 7 are the lines of `debug`
 
 
 def function(name: str, *arguments: Any) -> Any:
@@ -33,3 +34,13 @@ def handle_of(client: Any) -> int | None:
     if not isinstance(client, _CLIENTS):
         return None
     return ctypes.c_void_p.from_address(id(client) + object.__basicsize__).value
+
+
+def end_debug(client: Any) -> None:
+    """Ends the lines of `debug`, also those that would only be queued for `logger`. Other lines continue."""
+    handle = handle_of(client)
+    if _SET_LEVEL is not None and handle is not None:
+        _SET_LEVEL(handle, _INFO)
+
+
+_SET_LEVEL = function("rd_kafka_set_log_level", ctypes.c_void_p, ctypes.c_int)

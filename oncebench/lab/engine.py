@@ -9,7 +9,7 @@ An engine that is started with `PipelineConfig` promises:
   `pipeline.progress`) or `position` lines. Both contain `end_offsets`: up to these the input is read, and the rows are
   committed.
 - A start continues from what the previous attempt has committed.
-- SIGTERM ends it with exit code 0. REFUSED is the exit code of a failure that each restart would meet again.
+- SIGTERM ends it with exit code 0. NO_RESTART_HELPS is the exit code of a failure that each restart would meet again.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from oncebench.scenario.reproduce import RUN, Program
 from pipeline.config import PipelineConfig, write_config
 from pipeline.spark.sockets import sweep
 from pipeline.spark.temporary import sweep_temporary
-
-REFUSED = 2  # exit code of `python -m pipeline`
 
 
 @dataclass(frozen=True)

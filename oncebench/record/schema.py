@@ -253,7 +253,16 @@ class Hit(TypedDict):
 
 _Event = TypedDict("_Event", {"event": str, "t_us": Whole})
 _Landed = TypedDict("_Landed", {"point": str, "batch": Whole})
-_RandomKill = TypedDict("_RandomKill", {"event": str, "t_us": Whole, "landed": _Landed | None})
+_RandomKill = TypedDict(
+    "_RandomKill",
+    {
+        "event": str,
+        "t_us": Whole,
+        "landed": _Landed | None,
+        "commit_held": NotRequired[bool],  # kills before an outage under exactly-once
+        "idle": NotRequired[bool],  # older runs do not show it
+    },
+)
 
 
 def _kind_of_event(line: object) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from oncebench.audit.not_exercised import OVER, Line, by_fault, notes_of
+from oncebench.audit.not_exercised import OVER, RANDOM, Line, by_fault, notes_of, of_random_kill
 from oncebench.record import Record
+from oncebench.redaction import redacted
 from oncebench.scenario.matrix.families import RANDOM_KILL
 
 # The supervisor's own lines on the attempt that a fault acted on: every fault would have them.
@@ -32,11 +33,12 @@ def faults_of(record: Record) -> list[dict[str, Any]]:
         for hit, why in zip(hits, untested, strict=False)
     ]  # fmt: skip
     for line in timeline:
-        if line["event"] == "random-kill":
+        if line["event"] == RANDOM:
             landed = line["landed"] or {"point": None, "batch": None}
             done.append(
-                {**landed, "hit": True, "fault": RANDOM_KILL, "t_us": line["t_us"], "noted": [], "untested": []}
-            )
+                {**landed, "hit": True, "fault": RANDOM_KILL, "t_us": line["t_us"], "noted": [],
+                 "untested": of_random_kill(line)}
+            )  # fmt: skip
     done.sort(key=lambda fault: int(fault["t_us"]))
     missed = [
         {"point": text.split(":")[0], "batch": None, "hit": False, "fault": text, "t_us": None, "untested": why}
@@ -46,8 +48,8 @@ def faults_of(record: Record) -> list[dict[str, Any]]:
 
 
 def without_folder(folder: Path, text: str) -> str:
-    """The text with paths relative to the run folder, whose place a report must not reveal."""
-    return text.replace(f"{folder.resolve()}/", "")
+    """The text with paths relative to the run folder, and without secrets. A report must not reveal either."""
+    return redacted(text.replace(f"{folder.resolve()}/", ""))
 
 
 def _note(folder: Path, line: Line) -> str:

@@ -33,6 +33,7 @@ from oncebench.lab.disk import open_disks
 from oncebench.lab.engine import SPARK, Engine
 from oncebench.lab.lab import Lab
 from oncebench.lab.links import Links, open_links
+from oncebench.lab.restart import start_dead_servers
 from oncebench.lab.spark.cluster import open_cluster
 from oncebench.live.status import (
     DRAINING,
@@ -49,11 +50,12 @@ from oncebench.observe.final_read import final_reads
 from oncebench.observe.resources import Use
 from oncebench.processes.child import Child
 from oncebench.run.attempts.supervisor import PipelineEnded, Supervisor
+from oncebench.run.attempts.work_left import WorkLeft
 from oncebench.run.configs import load_configs, load_plans, observer_configs, pipeline_config, warm_up_file
 from oncebench.run.extra_load.closing import CLOSING_EVENTS, send_closing
 from oncebench.run.extra_load.warm_up import WARM_UP_BATCHES, WARM_UP_SESSIONS, open_sessions, send_warm_up
 from oncebench.run.interrupt import nothing_to_report
-from oncebench.run.limits import INTERRUPTED_DRAIN_S, START_LIMIT_S, Limits
+from oncebench.run.limits import INTERRUPTED_DRAIN_S, Limits
 from oncebench.run.measurement import Measurement
 from oncebench.run.meters import Meters, measured
 from oncebench.run.phases import Phases
@@ -63,6 +65,7 @@ from oncebench.run.progress_timeout import ProgressTimeout
 from oncebench.run.topics import Topics, make_topics
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.workloads import WORKLOADS
+from oncebench.servers.limits import START_LIMIT_S
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.registry import suite_sinks
 from oncebench.sinks.suite import SuiteSink
@@ -110,6 +113,7 @@ def run_cell(
         stack.enter_context(explain_full_disk(folder))
         stack.enter_context(open_disks(cell, folder))
         own = stack.enter_context(open_broker(cell, lab, folder))
+        start_dead_servers(cell, own)
         own = stack.enter_context(open_cluster(cell, own, folder, interrupted.is_set))
         links = stack.enter_context(open_links(cell, own))
         return _made(cell, own, links, folder, show, interrupted, engine, during).run()
@@ -299,7 +303,7 @@ class _Run:
     def _start_load(self) -> None:
         self.supervisor.note("load-started")
         self.processes.start_generators(load_configs(self.cell, self.lab.kafka.access, self.topics, self.folder))
-        self.supervisor.begin_random_kills()
+        self.supervisor.begin_random_kills(WorkLeft(self.cell, self.progress))
 
     def _drain(self) -> None:
         """Waits until the pipeline has returned every row and every fault is over; records the end."""

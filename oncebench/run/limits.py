@@ -14,9 +14,8 @@ from oncebench.run.attempts.supervisor import Supervisor
 from oncebench.run.progress import RunProgress
 from oncebench.run.progress_timeout import DrainTimeout
 from oncebench.scenario.cell import Cell
+from oncebench.servers.limits import START_LIMIT_S
 
-# How long a server may take to come back, on a machine under load. A busy machine was seen to take 36 s for a broker.
-START_LIMIT_S = 120.0
 # After the load, a run has stalled when no batch was committed, no fault came and no restart gave a sign of life for
 # this long. A restart with its replay takes 15 s on two idle cores; under other load 100 s were observed.
 STANDSTILL_S = 180.0

@@ -19,6 +19,7 @@ class RunProgress:
     Attributes:
         sent_ahead: acknowledged events that were sent ahead of the load.
         batch: the newest progress line of a batch; empty before the first batch.
+        batch_s: how long the newest batch took; None before the first batch that an attempt reports with its time.
         position: per partition of the input, the offset up to which the pipeline has read and committed.
     """
 
@@ -32,6 +33,7 @@ class RunProgress:
         self._newest_fault = NewestFault(folder)
         self.sent_ahead = 0
         self.batch: Mapping[str, Any] = {}
+        self.batch_s: float | None = None
         self.position: dict[str, int] = {}
 
     def update(self) -> None:
@@ -41,6 +43,8 @@ class RunProgress:
                 self.position = {}  # an attempt on an older checkpoint starts further back, and reports where
             elif line["kind"] in READ:
                 self.batch = line if line["kind"] == "batch" else self.batch
+                if (took_ms := line.get("duration_ms", {}).get("triggerExecution")) is not None:
+                    self.batch_s = took_ms / 1000
                 for partition, offset in line["end_offsets"].items():
                     self.position[partition] = max(offset, self.position.get(partition, 0))
 

@@ -34,8 +34,9 @@ class Cell:
     Attributes:
         sink, guarantee, variant: the configuration under test.
         faults: fault specifications, in the order in which they act. A cell without faults is healthy.
-        random_kills: number of SIGKILLs at Poisson times, drawn from `seed`, in addition to `faults`. Kills that are
-            left when the pipeline has read the whole load come at once.
+        random_kills: number of SIGKILLs at Poisson times, drawn from `seed`, in addition to `faults`. The times are
+            drawn from the time for which the pipeline has work. Kills that are left when the pipeline has read the
+            whole load come at once, and the run is vacuous.
         outage_s: seconds between a random kill and the restart. Under exactly-once such a kill waits until the pipeline
             commits a Kafka transaction, and the commit does not reach the broker.
         workload: what the pipeline computes, see `oncebench.scenario.workloads`.

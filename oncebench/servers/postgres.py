@@ -27,6 +27,7 @@ from oncebench.errors import MissingEnvironment, UserError
 from oncebench.processes import child as process
 from oncebench.processes.child import Child, tail
 from oncebench.processes.ports import LOOPBACK, free_ports
+from oncebench.servers.limits import START_LIMIT_S
 from oncebench.servers.postgres_certificate import why_refused
 from oncebench.servers.postgres_home import Home, home
 from oncebench.servers.service import Service
@@ -48,7 +49,6 @@ SETTINGS: Mapping[str, str] = {
 _DURABILITY = ("fsync", "synchronous_commit", "full_page_writes")
 _USER = _DATABASE = "postgres"
 _INIT_LIMIT_S = 120.0  # it writes and syncs 50 MB: 2 s on an idle disk
-_START_LIMIT_S = 60.0  # 0.3 s, plus the replay of the log after a kill
 _STOP_LIMIT_S = 30.0  # it writes a checkpoint
 _POLL_S = 0.02
 _STARTS = 3  # another process may take a free port before the server does
@@ -136,7 +136,7 @@ class PostgresServer:
         Args:
             before: the processes that the postmaster had before the kill.
         """
-        psutil.wait_procs(before, _START_LIMIT_S)  # until they are gone it may still accept a login
+        psutil.wait_procs(before, START_LIMIT_S)  # until they are gone it may still accept a login
         if not self._answers(self._port):
             raise UserError(f"PostgreSQL did not come back; the end of {self.log}:\n{tail(self.log)}")
 
@@ -183,7 +183,7 @@ class PostgresServer:
         """Waits until a login succeeds. Returns False if the server ends or takes too long."""
         assert self._child is not None, "start() has just started it"
         login = f"postgresql://{_USER}:{self._password}@{LOOPBACK}:{port}/{_DATABASE}"
-        deadline = time.monotonic() + _START_LIMIT_S
+        deadline = time.monotonic() + START_LIMIT_S
         while self._child.alive and time.monotonic() < deadline:
             try:
                 connect("oncebench.start", login).close()

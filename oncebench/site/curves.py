@@ -1,9 +1,8 @@
 """Latency distributions as data: for each configuration its run with the median p99.
 
 Promise: a curve is one healthy run as measured, never a mean of several. A percentile has no value if fewer than one
-session lies above it; the largest value always stays. Sessions count, not rows: the 20 rows of a session are due at one
-time and mostly become visible together, so they are one independent value. Where the value would be that of
-a row that was never seen, it is missing, also the largest.
+independent latency lies above it (`metrics.independent_latencies`); the largest value always stays. Where the value
+would be that of a row that was never seen, it is missing, also the largest.
 """
 
 from __future__ import annotations
@@ -15,11 +14,10 @@ from typing import Any
 from oncebench.audit.python.latency import CURVE
 from oncebench.report.comparisons.paired import Rounds
 from oncebench.report.configuration import Configuration
-from oncebench.report.measures.metrics import BY_NAME, figure
+from oncebench.report.measures.metrics import BY_NAME, figure, independent_latencies
 from oncebench.report.schema import Report
 from oncebench.site.costs import configurations_in, settings_of
 from oncebench.site.pack import short
-from pipeline.sessions import ROWS_PER_SESSION
 
 
 def as_json(reports: Sequence[Report], configurations: Sequence[Configuration]) -> dict[str, Any]:
@@ -38,9 +36,9 @@ def curve_of(report: Report) -> list[float | None] | None:
     values = report.get("latency_curve_ms")
     if values is None or len(values) != len(CURVE) or figure(report, BY_NAME["p99_ms"]) is None:
         return None
-    sessions = report["latency_ms"]["n"] / ROWS_PER_SESSION
+    latencies = independent_latencies(report) or 0.0
     return [
-        short(value) if percent == CURVE[-1] or sessions * (100 - percent) >= 100 else None
+        short(value) if percent == CURVE[-1] or latencies * (100 - percent) >= 100 else None
         for percent, value in zip(CURVE, values, strict=True)
     ]
 

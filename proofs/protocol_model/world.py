@@ -71,7 +71,6 @@ class Driver(NamedTuple):
     generation: int
     at: str
     batch: int = -1
-    replay: bool = False
     tasks: tuple[str, ...] = ()
     producers: tuple[Producer | None, ...] = (None,) * PARTITIONS
     made: int = 0  # producers made so far, to name the next one

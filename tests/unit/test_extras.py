@@ -1,15 +1,23 @@
-"""`pip install oncebench` brings what a job needs; the suite's packages are in the extra `lab`, named when missing."""
+"""`pip install oncebench`, or a package in contrib, brings what a job needs.
+
+The suite's packages are in the extra `lab`, which is named when one is missing.
+"""
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from oncebench.commands.shared import postgres
 from oncebench.sinks.postgres import connection
@@ -145,8 +153,6 @@ def test_a_job_without_the_client_of_prometheus_reads_how_to_get_it() -> None:
 
 
 def test_the_suite_pins_a_version_within_the_ranges_of_the_library() -> None:
-    from packaging.requirements import Requirement
-
     pins = {(each := Requirement(text)).name: str(each.specifier) for text in EXTRAS["lab"]}
     ranges = [Requirement(text) for name in ("spark", "postgres", "delta", "metrics") for text in EXTRAS[name]]
     for wide in [*ranges, *map(Requirement, PROJECT["dependencies"])]:
@@ -161,3 +167,63 @@ def test_the_option_for_postgresql_names_the_sinks_variable() -> None:
 def test_the_checkout_installs_the_suite() -> None:
     for name in ("Makefile", "asv.conf.json"):
         assert re.search(r"\[lab\b", Path(ROOT / name).read_text()), name
+
+
+PACKAGES = sorted((ROOT / "contrib").glob("*/pyproject.toml"))
+# A job brings its own Spark.
+OF_THE_JOB = {"pyspark", "py4j"}
+# What the suite imports: it has the extra `lab`.
+OF_THE_SUITE = ("suite.py", "server.py", "broken.py", "retried.py", "reader.py", "rest_server")
+
+
+def installed_with(requirement: Requirement, seen: set[tuple[str, str]]) -> Iterator[str]:
+    """The distributions that pip installs for a requirement."""
+    name = canonicalize_name(requirement.name)
+    yield name
+    for extra in {"", *requirement.extras}:
+        if (name, extra) in seen:
+            continue
+        seen.add((name, extra))
+        for text in requires(name) or []:
+            inner = Requirement(text)
+            if inner.marker is None or inner.marker.evaluate({"extra": extra}):
+                yield from installed_with(inner, seen)
+
+
+def imports_of(file: Path) -> set[str]:
+    """The packages that a file imports, also within its functions."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.add(node.module or "")
+    return found - {name for name in found if name.partition(".")[0] in sys.stdlib_module_names}
+
+
+@pytest.mark.parametrize("project", PACKAGES, ids=lambda path: path.parent.name)
+def test_a_job_has_what_a_package_imports(project: Path) -> None:
+    declared = [Requirement(text) for text in tomllib.loads(project.read_text())["project"]["dependencies"]]
+    there = {name for each in declared for name in installed_with(each, set())} | OF_THE_JOB
+    (own,) = (path.parent for path in project.parent.glob("oncebench_*/__init__.py"))
+    providers = packages_distributions()
+    missing = {
+        (str(file.relative_to(project.parent)), name)
+        for file in own.rglob("*.py")
+        if not any(part in OF_THE_SUITE for part in file.relative_to(own).parts)
+        for name in imports_of(file)
+        if (top := name.partition(".")[0]) not in (own.name, "oncebench")
+        and not {canonicalize_name(each) for each in providers_of(name, providers.get(top, [top]))} & there
+    }
+    assert missing == set(), "declare it in the pyproject.toml of the package"
+
+
+def providers_of(name: str, found: list[str]) -> list[str]:
+    """Several distributions share the name `google`."""
+    return ["protobuf"] if name.startswith("google.protobuf") else found
+
+
+@pytest.mark.parametrize("project", PACKAGES, ids=lambda path: path.parent.name)
+def test_a_package_pins_no_version_that_another_package_of_the_job_may_pin(project: Path) -> None:
+    declared = [Requirement(text) for text in tomllib.loads(project.read_text())["project"]["dependencies"]]
+    assert [str(each) for each in declared if "==" in str(each.specifier)] == []

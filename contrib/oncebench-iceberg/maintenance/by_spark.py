@@ -57,4 +57,6 @@ def main(jars: str, warehouse: str, table: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 4:
+        sys.exit("usage: by_spark.py JARS WAREHOUSE NAMESPACE.TABLE")
     main(*sys.argv[1:])

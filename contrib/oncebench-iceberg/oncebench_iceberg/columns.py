@@ -7,6 +7,8 @@ What can go wrong: a type has no form in Iceberg (`RefusedStart` names the colum
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, schema_to_pyarrow
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
@@ -15,7 +17,7 @@ from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransfor
 from pyiceberg.types import DoubleType, FloatType
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from oncebench.delivery import quarantine
 from oncebench.delivery.errors import RefusedStart
@@ -27,6 +29,8 @@ from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids  # isort: skip
 PARTITIONS = (IdentityTransform, BucketTransform, DayTransform)
 # Version 1 has no sequence numbers, which show that a table was rolled back; pyiceberg 0.12 does not write version 3.
 FORMAT_VERSION = 2
+# Spark's Arrow form of these is a struct of their parts, which readers would get instead of the value.
+_AS_STRUCTS = ("variant", "geography", "geometry")
 # The table's property for the format of data files.
 FORM = "write.format.default"
 
@@ -35,16 +39,21 @@ def iceberg_schema(schema: StructType) -> Schema:
     """Returns the columns of the rows as a schema of Iceberg, with new field ids.
 
     Raises:
-        RefusedStart: Iceberg has no type for a column.
+        RefusedStart: Iceberg has no type for a column, or two columns have the same path.
     """
     fields = [_arrow_field(field) for field in schema.fields if field.name != quarantine.COLUMN]
-    return assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(pa.schema(fields), format_version=FORMAT_VERSION))
+    try:
+        return assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(pa.schema(fields), format_version=FORMAT_VERSION))
+    except ValueError as error:  # for example `a.b`, and the field b of a struct a
+        raise RefusedStart(
+            f"an Iceberg table cannot have these columns ({error}). Rename one of them in the query."
+        ) from error
 
 
 def _arrow_field(field: StructField) -> pa.Field:
     try:
-        if '"variant"' in field.dataType.json():  # Spark's Arrow form of it is a struct of two binary fields
-            raise TypeError("variant")
+        if any(map(_has_no_form, _with_inner(field.dataType))):
+            raise TypeError(field.dataType.simpleString())
         kind = to_arrow_type(field.dataType, timezone="UTC")
         made = pa.field(field.name, kind, field.nullable)
         _pyarrow_to_schema_without_ids(pa.schema([made]), format_version=FORMAT_VERSION)
@@ -54,6 +63,21 @@ def _arrow_field(field: StructField) -> pa.Field:
             f"{FORMAT_VERSION} has no type for. Cast it to string in the query, or drop it."
         ) from error
     return made
+
+
+def _with_inner(kind: DataType) -> Iterator[DataType]:
+    """Yields a type and all types within it."""
+    yield kind
+    inner = [getattr(kind, name) for name in ("elementType", "keyType", "valueType") if hasattr(kind, name)]
+    if isinstance(kind, StructType):
+        inner = [field.dataType for field in kind.fields]
+    for each in inner:
+        yield from _with_inner(each)
+
+
+def _has_no_form(kind: DataType) -> bool:
+    """Whether Iceberg lacks a type that Spark converts to Arrow: some become structs, and Parquet has no empty one."""
+    return kind.typeName() in _AS_STRUCTS or (isinstance(kind, StructType) and not kind.fields)
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:

@@ -22,9 +22,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import TypeVar, cast
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile
@@ -69,8 +69,11 @@ PAUSE_S = 0.02
 MERGE = TableProperties.MANIFEST_MERGE_ENABLED
 
 
+Found = TypeVar("Found")
+
+
 class Unanswered(Exception):
-    """No try of a commit got through within LIMIT_S; the last one may be in the table."""
+    """No try of a commit or load got through within LIMIT_S; the last commit may be in the table."""
 
 
 @dataclass
@@ -92,6 +95,7 @@ class Commits:
     _seen: dict[str, str | None] = field(default_factory=dict)
     _own: tuple[int, int] | None = None  # id and sequence number of this driver's newest snapshot
     _access: dict[str, str] = field(default_factory=dict, repr=False)
+    _fetched: bool = False  # whether `_access` is of the batch that comes next
     _newest: Table | None = field(default=None, repr=False)  # the table after this driver's last commit
 
     def take(self) -> TableMetadata:
@@ -119,15 +123,21 @@ class Commits:
     def access(self) -> Mapping[str, str]:
         """Returns what tasks need to reach the table's files. There may be secrets in it.
 
-        A catalog may hand out keys that end in an hour, so keys are fetched for each batch.
+        A catalog may hand out keys that end in an hour, so keys are fetched for each batch. A claim has fetched them.
+
+        Raises:
+            NoSuchTableError: the table is gone.
+            Unanswered: see the class.
         """
-        if self._access:
-            self._access = access_of(self.catalog.load().io)
+        fetched, self._fetched = self._fetched, False
+        if self._access and not fetched:
+            self._access = access_of(_repeated(self.catalog.load).io)
         return self._access
 
     def claim(self, batch: int) -> None:
         """Notes that this driver writes a batch. Raises: see `append`."""
         self._commit(_Step({self.keys.claim: claim_note(batch, self.driver)}, files=None))
+        self._fetched = True
 
     def append(self, files: Sequence[DataFile], marker: Marker | None) -> None:
         """Adds data files as one snapshot, together with the marker.
@@ -141,8 +151,7 @@ class Commits:
         self._commit(_Step({}, files, marker))
 
     def _commit(self, step: _Step) -> TableMetadata:
-        deadline, last = time.monotonic() + LIMIT_S, "other writers always committed first"
-        while True:
+        def once() -> TableMetadata | None:
             try:
                 table = self._load()
                 if step.is_in(table.metadata):
@@ -152,15 +161,9 @@ class Commits:
                 return self._note(step, self._try_once(step, table))
             except CommitFailedException:
                 step.refused()
-            except NO_TABLE:
-                raise
-            except CATALOG_ERRORS as error:
-                if cause_of(error).permanent:
-                    raise
-                last = first_line(error)
-            if time.monotonic() > deadline:
-                raise Unanswered(last)
-            time.sleep(PAUSE_S * (1 + random.random()))
+                return None
+
+        return _repeated(once)
 
     def _load(self) -> Table:
         """Returns the newest state. The metadata grows with the table, so it is not read again if it is the same."""
@@ -247,6 +250,29 @@ class Commits:
                 "new, older, or another's. Restore the newest journal with its checkpoint, or take a new checkpoint, "
                 "sink_id and output."
             )
+
+
+def _repeated(once: Callable[[], Found | None]) -> Found:
+    """Calls until there is a result. A permanent error is raised at once.
+
+    Raises:
+        Unanswered: there is none within LIMIT_S.
+    """
+    deadline, last = time.monotonic() + LIMIT_S, "other writers always committed first"
+    while True:
+        try:
+            found = once()
+            if found is not None:
+                return found
+        except NO_TABLE:
+            raise
+        except CATALOG_ERRORS as error:
+            if cause_of(error).permanent:
+                raise
+            last = first_line(error)
+        if time.monotonic() > deadline:
+            raise Unanswered(last)
+        time.sleep(PAUSE_S * (1 + random.random()))
 
 
 @dataclass

@@ -11,6 +11,7 @@ as Arrow columns until they are written: pyiceberg needs them all to find a task
 from __future__ import annotations
 
 import base64
+import errno
 import pickle
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +33,7 @@ from pyspark.sql import DataFrame
 from oncebench.delivery import digest
 from oncebench.delivery.batch import data_columns, map_in_arrow
 from oncebench.delivery.errors import PermanentFailure
-from oncebench.delivery.failures.cause import failure
+from oncebench.delivery.failures.cause import failure, permanent
 from oncebench.delivery.tasks import partition_of_first_attempt
 from oncebench_iceberg.catalogs.objects import of_file_error
 from oncebench_iceberg.columns import arrow_schema
@@ -41,7 +42,11 @@ _RESULT = "rows long, digest string, files string"
 # Tables that a worker process keeps parsed: more than the sinks of one application.
 _TABLES = 8
 # How pyiceberg names the settings of file systems. Those of the catalog itself, as its token, stay in the driver.
-_ACCESS = ("s3.", "gcs.", "adls.", "hf.", "client.", "py-io-impl")
+_ACCESS = ("s3.", "gcs.", "adls.", "hf.", "hdfs.", "client.", "py-io-impl")
+_LONG_VALUE = permanent(
+    "a name is too long, and the value of an identity partition is in a folder's name",
+    "Shorten that value in the query, or take a table that is partitioned by bucket, with a new checkpoint and sink_id",
+)
 
 
 @dataclass(frozen=True)
@@ -124,8 +129,9 @@ class _WriteFiles:
                 files = list(pyiceberg_arrow._dataframe_to_data_files(table, rows.cast(target), io))
         except OSError as error:
             text = f"batch {self.batch}, partition {partition}: cannot write data files below {table.location}"
-            raise failure(of_file_error(error), f"{text}: {error.strerror or error}") from error
-        except (pa.ArrowException, ValueError) as error:
+            cause = _LONG_VALUE if error.errno == errno.ENAMETOOLONG else of_file_error(error)
+            raise failure(cause, f"{text}: {error.strerror or error}") from error
+        except (pa.ArrowException, ValueError, KeyError) as error:  # KeyError: a column has a name that pyiceberg takes
             raise PermanentFailure(
                 f"batch {self.batch}, partition {partition}: the rows cannot be stored in {table.location} ({error}). "
                 "Correct or reject such rows in the query, or correct the table's property. Then start again."

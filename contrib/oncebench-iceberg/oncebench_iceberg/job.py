@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from oncebench.delivery.durable import is_uri
 from oncebench.delivery.errors import RefusedStart
+from oncebench_iceberg.catalogs.configuration import import_pyiceberg
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,11 @@ class IcebergTable:
 
     @property
     def output(self) -> str:
+        if is_uri(self.warehouse):  # it may have a login, and a path of Python would change it
+            raise RefusedStart(
+                f"the warehouse of the table {self.table} is a URI. Give the path of a folder that every task can "
+                "reach, or take IcebergRestTable for a table of a REST catalog."
+            )
         return str(Path(self.warehouse, self.table))
 
     @property
@@ -65,6 +72,7 @@ class IcebergRestTable:
 
     @property
     def output(self) -> str:
+        import_pyiceberg()
         from oncebench_iceberg.catalogs.rest import SCHEMES, RestPlace  # noqa: PLC0415  pyiceberg imports slowly
 
         if urlsplit(self.uri).scheme not in SCHEMES:  # the text would name a local warehouse; it may have a login

@@ -25,7 +25,7 @@ from xml.sax.saxutils import escape
 
 import pyspark
 
-from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.errors import PipelineError
 from oncebench.disk_errors import disk_errors
 from oncebench.downloads.java import Java, find_java
 from oncebench.downloads.maven import jars
@@ -36,6 +36,7 @@ from oncebench.processes.language import in_english
 from oncebench.processes.ports import LOOPBACK, free_ports
 from oncebench.servers.pages import page
 from oncebench.servers.service import Service
+from oncebench_iceberg.catalogs.configuration import import_pyiceberg
 from oncebench_iceberg.rest_server.warehouse import Warehouse, warehouse_of
 from oncebench_iceberg.sink import REST_SERVICE, VARIABLE
 
@@ -203,19 +204,17 @@ def start_rest_catalog(folder: Path, java: Java | None = None) -> Iterator[RestC
 
 def check_reachable(address: str) -> None:
     """Raises `MissingEnvironment` if no catalog answers at the address."""
-    from oncebench_iceberg.catalogs.errors import CATALOG_ERRORS, first_line  # noqa: PLC0415
-    from oncebench_iceberg.catalogs.rest import RestPlace  # noqa: PLC0415
-
     try:
+        import_pyiceberg()
+        from oncebench_iceberg.catalogs.errors import start_without_loss  # noqa: PLC0415
+        from oncebench_iceberg.catalogs.rest import RestPlace  # noqa: PLC0415
+
         place = RestPlace.of(address)
-        place.open().close()
-    except RefusedStart as error:
-        raise MissingEnvironment(f"{VARIABLE}: {error}") from error
-    except CATALOG_ERRORS as error:
+        with start_without_loss(place):
+            place.open().close()
+    except PipelineError as error:
         raise MissingEnvironment(
-            f"the REST catalog at {place.uri} cannot be used ({first_line(error)}). Check that it runs, its address, "
-            f"and the login in PYICEBERG_CATALOG__DEFAULT__TOKEN or __CREDENTIAL. Without {VARIABLE} the suite starts "
-            "its own"
+            f"{VARIABLE}: {error} Without {VARIABLE} the suite starts a catalog of its own"
         ) from error
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, SinkKind, SinkSettings, Support
 from oncebench.delivery.errors import RefusedStart
+from oncebench_iceberg.catalogs.configuration import import_pyiceberg
 
 if TYPE_CHECKING:
     from oncebench.delivery.contract import Sink
@@ -44,6 +45,7 @@ def rest_address() -> str:
 
 
 def _open(settings: SinkSettings) -> Sink:
+    import_pyiceberg()
     from oncebench_iceberg.driver import open_sink  # noqa: PLC0415  see the module
 
     return open_sink(settings)

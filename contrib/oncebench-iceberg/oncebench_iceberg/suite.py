@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 from oncebench.sinks.reader import Snapshots
 from oncebench.sinks.suite import Place, SuiteSink, Traits
+from oncebench_iceberg.catalogs.configuration import import_pyiceberg
 from oncebench_iceberg.sink import KINDS, REST_SERVICE, rest_address
 
 
@@ -17,6 +19,7 @@ def _provide(place: Place) -> dict[str, Any]:
 
 
 def _provide_in_rest(place: Place) -> dict[str, Any]:
+    import_pyiceberg()
     from oncebench_iceberg.catalogs.rest import RestPlace  # noqa: PLC0415
 
     base = RestPlace.of(rest_address())
@@ -25,16 +28,15 @@ def _provide_in_rest(place: Place) -> dict[str, Any]:
 
 
 def _made(place: Place, output: str) -> dict[str, Any]:
+    import_pyiceberg()
     from oncebench_iceberg.catalogs.catalog import Catalog  # noqa: PLC0415
     from oncebench_iceberg.catalogs.errors import start_without_loss  # noqa: PLC0415
     from oncebench_iceberg.catalogs.place import place_of  # noqa: PLC0415
     from oncebench_iceberg.columns import iceberg_schema  # noqa: PLC0415
 
     target = {"output": output, "key": place.key}
-    catalog = Catalog(place_of(target))
-    with start_without_loss(catalog.place):
+    with closing(Catalog(place_of(target))) as catalog, start_without_loss(catalog.place):
         catalog.make(iceberg_schema(place.schema))
-    catalog.close()
     return target
 
 

@@ -20,4 +20,6 @@ def main(catalog: str, table: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: by_pyiceberg.py CATALOG_FILE NAMESPACE.TABLE")
     main(*sys.argv[1:])

@@ -41,4 +41,6 @@ def main(jar: str, catalog: str, table: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 4:
+        sys.exit("usage: by_spark.py JAR CATALOG_FILE NAMESPACE.TABLE")
     main(*sys.argv[1:])

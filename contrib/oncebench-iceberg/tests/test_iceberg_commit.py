@@ -16,7 +16,8 @@ from oncebench_iceberg.columns import arrow_schema
 from oncebench_iceberg.commit import Commits, Unanswered
 from oncebench_iceberg.marker import Keys
 from oncebench_iceberg.retried import RetriedAppend
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from oncebench_iceberg.sink import SUPPORTS
+from pyiceberg.exceptions import CommitFailedException, ForbiddenError, NoSuchTableError, ServiceUnavailableError
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
@@ -25,6 +26,7 @@ from pyiceberg.types import DecimalType, LongType
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
+from oncebench.delivery.contract import Support
 from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, RefusedStart
 
 
@@ -330,3 +332,29 @@ def test_a_driver_goes_on_after_an_earlier_try_that_arrived_late(
     driver.append(files, marker(0))
     driver.append(tables.files("b"), marker(1))
     assert (len(held), tables.keys()) == (1, ["a", "b"])
+
+
+@pytest.mark.parametrize("support", SUPPORTS, ids=lambda support: support.variant)
+def test_a_lost_look_up_of_the_keys_fails_no_batch(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch, support: Support
+) -> None:
+    sink = tables.sink()
+    sink.start(support, 1, [])
+    commits = sink._started
+    keys, load, loads = {"s3.secret-access-key": "key"}, commits.catalog.load, [ServiceUnavailableError("503")]
+    monkeypatch.setattr(commit, "access_of", lambda io: keys)
+    commits._access = dict(keys)
+    if support.variant == "claim":
+        sink.claim(0)
+
+    def answers_late() -> Table:
+        if loads:
+            raise loads.pop()
+        return load()
+
+    monkeypatch.setattr(commits.catalog, "load", answers_late)
+    assert commits.access() == keys
+    assert len(loads) == (1 if support.variant == "claim" else 0), "a claim has fetched the keys"
+    monkeypatch.setattr(commits.catalog, "load", lambda: (_ for _ in ()).throw(ForbiddenError("403")))
+    with pytest.raises(ForbiddenError):
+        commits.access()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from datetime import UTC, date, datetime
@@ -156,6 +157,21 @@ def test_the_script_for_pyiceberg_only_reads(tables: Tables) -> None:
     assert (code, errors.count("\n")) == (1, 1), errors
 
 
+SCRIPTS = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("script", [*SCRIPTS.glob("readers/by_*.py"), *SCRIPTS.glob("maintenance/*.py")], ids=str)
+def test_a_script_without_arguments_prints_its_usage(script: Path) -> None:
+    text = script.read_text()
+    arguments = re.search(r"def main\((.*)\) -> None", text)
+    usage = re.search(
+        rf'if len\(sys\.argv\) != (\d):\n        sys\.exit\("usage: {script.name}((?: [A-Z_.]+)+)"\)', text
+    )
+    assert arguments is not None
+    assert usage is not None
+    assert arguments[1].count(":") == usage[2].count(" ") == int(usage[1]) - 1
+
+
 def test_a_data_file_has_statistics(tmp_path: Path) -> None:
     (file,) = written(made(tmp_path), ROWS)
     assert file.record_count == 3
@@ -165,9 +181,9 @@ def test_a_data_file_has_statistics(tmp_path: Path) -> None:
 
 
 def test_tasks_get_keys_of_files_and_no_token() -> None:
-    io = load_file_io({"token": "T1", "uri": "http://catalog", "s3.secret-access-key": "K1", "s3.region": "x"}, "/data")
-    access = access_of(io)
-    assert access == {"s3.secret-access-key": "K1", "s3.region": "x"}
+    wanted = {"s3.secret-access-key": "K1", "s3.region": "x", "hdfs.user": "etl"}
+    access = access_of(load_file_io({"token": "T1", "uri": "http://catalog", **wanted}, "/data"))
+    assert access == wanted
     assert "K1" not in repr(_WriteFiles(0, "", access))
 
 
@@ -186,6 +202,16 @@ def test_a_folder_that_is_no_folder_fails_the_batch(tmp_path: Path) -> None:
 
 def keys_of(follower: SnapshotFollower) -> list[str]:
     return [orjson.loads(value or b"")["key"] for value in follower.fresh().value]
+
+
+def test_a_row_that_fits_no_partition_is_named(tmp_path: Path) -> None:
+    kinds = t.StructType([t.StructField("key", t.StringType()), t.StructField("_partition_key", t.StringType())])
+    tables = made(tmp_path / "long", t.StructType(kinds.fields[:1]), key=IdentityTransform())
+    with pytest.raises(PermanentFailure, match=r"the value of an identity partition .* by bucket, with"):
+        written(tables, [{"key": "x" * 300}], t.StructType(kinds.fields[:1]))
+    tables = made(tmp_path / "taken", kinds, key=IdentityTransform())
+    with pytest.raises(PermanentFailure, match=r"the rows cannot be stored in .*_partition_key"):
+        written(tables, [{"key": "a", "_partition_key": "b"}], kinds)
 
 
 def test_a_reader_gets_each_snapshot_once_and_whole(tables: Tables) -> None:

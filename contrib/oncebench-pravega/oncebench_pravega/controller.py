@@ -6,9 +6,9 @@ accepted the commit; an accepted commit happens even if the client dies. `state`
 Pravega's own Python client cannot do this. A handle from its `get_txn` counts as closed from the beginning, so its
 `commit` and `abort` fail before they ask the controller (pravega 0.3.8).
 
-What can go wrong: the controller is away (`ControllerAway`: the request may have been executed or not). The module
-imports gRPC only when a controller is used. A process that has used a controller must not fork and use one in its
-child: gRPC does not support that.
+What can go wrong: the controller refuses a request, fails or is away (`ControllerError`: the request may have been
+executed or not). The module imports gRPC only when a controller is used. A process that has used a controller must not
+fork and use one in its child: gRPC does not support that.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from oncebench.delivery.errors import RefusedStart
+
+VARIABLE = "ONCEBENCH_PRAVEGA"  # the controller's address, host:port
 ANSWER_S = 20.0  # a running controller needs some milliseconds
 
 _OPTIONS = (
@@ -75,8 +78,17 @@ _NO_TIME = -(1 << 63)  # "no time was noted", as in Pravega's own clients
 _SIGN = 1 << 63
 
 
-class ControllerAway(Exception):
-    """The controller gave no answer; the request may have been executed or not."""
+class ControllerError(Exception):
+    """The controller refused a request, failed, or gave no answer; it may have executed the request or not.
+
+    Attributes:
+        call: the request.
+        code: gRPC's name of the answer; UNAVAILABLE and DEADLINE_EXCEEDED if there was none.
+    """
+
+    def __init__(self, call: str, code: str, details: str) -> None:
+        self.call, self.code = call, code
+        super().__init__(f"{call}: {code}, {details}")
 
 
 @dataclass(frozen=True)
@@ -91,8 +103,10 @@ class Stream:
 
     @classmethod
     def named(cls, text: str) -> Stream:
-        """Returns the stream of a text `scope/stream`."""
+        """Returns the stream of a text `scope/stream`. Raises `RefusedStart` if the text has another form."""
         scope, _, name = text.partition("/")
+        if not scope or not name or "/" in name:
+            raise RefusedStart(f"{text!r} names no stream of Pravega. Name the scope and the stream: SCOPE/STREAM.")
         return cls(scope, name)
 
 
@@ -138,8 +152,8 @@ class Controller:
         """Returns the stream's present segments; none if there is no such stream."""
         try:
             found = self._ask("getCurrentSegments", _info(stream))
-        except ControllerAway as error:
-            if _is(error, "NOT_FOUND"):
+        except ControllerError as error:
+            if error.code == "NOT_FOUND":
                 return Segments((), "")
             raise
         return Segments([_named(stream, number) for number in _numbers(found.segmentRanges)], found.delegationToken)
@@ -185,17 +199,12 @@ class Controller:
         try:
             return ask(request, timeout=ANSWER_S)
         except self._grpc.RpcError as error:
-            raise ControllerAway(f"{call}: {error.code().name}, {error.details()}") from error
+            raise ControllerError(call, error.code().name, str(error.details())) from error
 
 
 def own_segment(segment: str) -> str:
     """Returns the stream's segment into which a transaction's segment is merged."""
     return segment.split(_OF_TRANSACTION, maxsplit=1)[0]
-
-
-def _is(error: ControllerAway, code: str) -> bool:
-    cause: Any = error.__cause__
-    return bool(cause.code().name == code)
 
 
 def _info(stream: Stream) -> Any:

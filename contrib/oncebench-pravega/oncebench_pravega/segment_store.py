@@ -1,8 +1,9 @@
 """A client of Pravega's segment store: appends to a segment, reads its length and its bytes.
 
-Promise: `append` returns when the store has acknowledged every event, in order. Any other answer raises `SegmentError`
-with its kind. A connection is for one process and one thread. Positions are byte offsets. An event in a segment is a
-type (0), a length and the event's bytes, all big-endian, so any Pravega reader can read it.
+Promise: `Append.write` returns when the store has acknowledged every event, in order. Any other answer raises
+`SegmentError` with its kind. No event is sent before `set_up` returns. A connection is for one process and one thread.
+Positions are byte offsets. An event in a segment is a type (0), a length and the event's bytes, all big-endian, so any
+Pravega reader can read it.
 
 The commands are those of Pravega's wire protocol (`WireCommands` of pravega-shared-protocol) from version 5 on.
 Pravega's own Python client is not enough: its transactions cannot be flushed, and its readers do not return the
@@ -25,15 +26,20 @@ ANSWER_S = 30.0
 CONNECT_S = 10.0
 # The server takes 8 MB per append and 16 MB per command. Smaller blocks are written while the next one is made.
 BLOCK_BYTES = 512 * 1024
+# Pravega's own writers take no larger event. The server closes the connection at a command of 16 MB.
+EVENT_BYTES = 8 * 1024 * 1024
 READ_BYTES = 1024 * 1024
+# Load balancers and address translators cut a connection that is silent for some minutes, many without a sign.
+KEEP_ALIVE_S = 30
 EVENT_HEADER_BYTES = 8
 
 _HELLO, _SETUP, _SETUP_DONE, _BLOCK, _BLOCK_END, _APPENDED = -127, 1, 2, 3, 4, 7
 _READ, _READ_DONE, _INFO, _INFO_DONE, _KEEP_ALIVE = 9, 10, 11, 12, 100
 _NEWEST, _OLDEST = 10, 5
+MOVED = 50
 # Answers that end a request -> their meaning, for people.
 FAILURES = {
-    50: "another segment store has it",
+    MOVED: "another segment store has it",
     51: "the segment is sealed",
     53: "there is no such segment",
     55: "the store refused an event number",
@@ -98,30 +104,27 @@ class SegmentStore:
 
     def __init__(self, host: str, port: int) -> None:
         self._socket = socket.create_connection((host, port), CONNECT_S)
-        self._socket.settimeout(ANSWER_S)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._from = self._socket.makefile("rb")
         self._request = 0
-        self._send(_HELLO, struct.pack(">ii", _NEWEST, _OLDEST))
-        self._answer(_HELLO, f"{host}:{port}")
+        try:
+            self._socket.settimeout(ANSWER_S)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL):
+                self._socket.setsockopt(socket.IPPROTO_TCP, option, KEEP_ALIVE_S)
+            self._send(_HELLO, struct.pack(">ii", _NEWEST, _OLDEST))
+            self._answer(_HELLO, f"{host}:{port}")
+        except BaseException:
+            self.close()
+            raise
 
-    def append(self, segment: str, token: str, blocks: Iterable[tuple[int, bytes]]) -> int:
-        """Appends blocks of events (see `framed`), all acknowledged; returns the number of events."""
+    def set_up(self, segment: str, token: str) -> Append:
+        """Returns an append to a segment, which the store has accepted."""
         writer = uuid.uuid4().bytes
         request = self._next()
         self._send(_SETUP, _LONG.pack(request), writer, _text(segment), _text(token))
         self._answer(_SETUP_DONE, segment)
-        number = 0
-        for count, data in blocks:
-            number += count
-            self._send(_BLOCK, writer, data)
-            end = struct.pack(">iiiqq", len(data), 0, count, number, request)
-            self._send(_BLOCK_END, writer, end)
-        acknowledged = 0
-        while acknowledged < number:
-            answer = self._answer(_APPENDED, segment)
-            (acknowledged,) = _LONG.unpack_from(answer, len(writer))
-        return number
+        return Append(self, segment, writer, request)
 
     def length(self, segment: str, token: str) -> int:
         """Returns how many bytes of the segment can be read."""
@@ -171,6 +174,30 @@ class SegmentStore:
         if taken is None or len(taken) < length:
             raise ConnectionError("the segment store closed the connection")
         return taken
+
+
+@dataclass(frozen=True)
+class Append:
+    """An append that the store has accepted. `SegmentStore.set_up` makes it; use it once."""
+
+    store: SegmentStore
+    segment: str
+    writer: bytes
+    request: int
+
+    def write(self, blocks: Iterable[tuple[int, bytes]]) -> int:
+        """Appends blocks of events (see `framed`), all acknowledged; returns the number of events."""
+        number = 0
+        for count, data in blocks:
+            number += count
+            self.store._send(_BLOCK, self.writer, data)
+            end = struct.pack(">iiiqq", len(data), 0, count, number, self.request)
+            self.store._send(_BLOCK_END, self.writer, end)
+        acknowledged = 0
+        while acknowledged < number:
+            answer = self.store._answer(_APPENDED, self.segment)
+            (acknowledged,) = _LONG.unpack_from(answer, len(self.writer))
+        return number
 
 
 def _text(value: str) -> bytes:

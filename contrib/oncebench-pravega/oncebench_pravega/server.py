@@ -31,8 +31,7 @@ from oncebench.processes.child import Child, tail
 from oncebench.processes.language import in_english
 from oncebench.processes.ports import LOOPBACK, free_ports
 from oncebench.servers.service import Service
-from oncebench_pravega.controller import Controller, ControllerAway, Stream
-from oncebench_pravega.sink import VARIABLE
+from oncebench_pravega.controller import VARIABLE, Controller, ControllerError, Stream
 
 BUNDLE = "pravega-server"
 _START_LIMIT_S = 90.0  # 5 s on an idle machine, and many times longer while Spark uses every core
@@ -140,7 +139,7 @@ class PravegaServer:
                     controller.make_stream(_PROBE, 1)
                     controller.abort(_PROBE, controller.begin(_PROBE, _PROBE_LEASE_MS).id)
                     return ""
-                except ControllerAway as error:
+                except ControllerError as error:
                     if not self._child.alive:
                         return "it ended while starting"
                     if time.monotonic() > deadline:
@@ -171,7 +170,7 @@ def check_reachable(address: str) -> None:
     controller = Controller(address)
     try:
         controller.segments(_PROBE)
-    except ControllerAway as error:
+    except ControllerError as error:
         raise MissingEnvironment(
             f"Pravega's controller at {address} cannot be used ({error}). Check that it runs and that this machine can "
             f"reach that host:port. Without {VARIABLE} the suite starts its own server"

@@ -1,5 +1,7 @@
 """The Pravega sink: rows as events of a stream, with exactly-once by two-phase commit.
 
+An event is the value of a row. The key is not stored, and a row without a value is refused.
+
 * two-phase: each task writes its rows in a Pravega transaction of its own, waits for all acknowledgements, and leaves
   the transaction open. The driver journals the transactions' ids and asks the controller to commit each. Any process
   may end a transaction, so a worker that is killed in between loses nothing.
@@ -23,12 +25,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
@@ -41,24 +41,18 @@ from oncebench.delivery.contract import (
     SinkKind,
     SinkSettings,
     Support,
-    TaskView,
 )
-from oncebench.delivery.errors import CommitRefused, CommitUncertain, DeliveryFailed, RefusedStart
-from oncebench.sinks.records import encode_records, records_of, records_schema_error
+from oncebench.delivery.errors import CommitRefused, CommitUncertain, DeliveryFailed, PipelineError, RefusedStart
+from oncebench.sinks.records import encode_records, records_schema_error
 from oncebench_pravega import controller as control
-from oncebench_pravega.controller import Controller, ControllerAway, Stream, own_segment
-from oncebench_pravega.segment_store import SegmentError, SegmentStore, framed
+from oncebench_pravega.causes import cause_of, refuses_lease
+from oncebench_pravega.controller import VARIABLE, Controller, ControllerError, Stream
+from oncebench_pravega.writers import EventWriter, WarmUp
 
-VARIABLE = "ONCEBENCH_PRAVEGA"  # the controller's address, host:port
 # The controller merges a transaction's segments about 100 ms after it accepted the commit; a newly started controller
 # needs longer.
 COMMIT_LIMIT_S = 60.0
 COMMIT_PAUSE_S = 0.01
-
-# One per worker process. Spark reuses worker processes for later batches.
-_controllers: dict[str, Controller] = {}
-_homes: dict[str, tuple[str, int]] = {}
-_stores: dict[tuple[str, int], SegmentStore] = {}
 
 
 def address() -> str:
@@ -69,110 +63,6 @@ def address() -> str:
             f"{VARIABLE} must name Pravega's controller as host:port; it is {found!r}. Set it in the job's environment."
         )
     return found
-
-
-def _controller(where: str) -> Controller:
-    if where not in _controllers:
-        _controllers[where] = Controller(where)
-    return _controllers[where]
-
-
-def _store(controller: Controller, segment: str) -> SegmentStore:
-    """Returns a connection to the store of a segment and of its transactions' segments."""
-    if segment not in _homes:
-        _homes[segment] = controller.home(segment)
-    home = _homes[segment]
-    if home not in _stores:
-        _stores[home] = SegmentStore(*home)
-    return _stores[home]
-
-
-def _drop_stores() -> None:
-    """Closes this process's connections to segment stores; the next use looks addresses up."""
-    for store in _stores.values():
-        store.close()
-    _stores.clear()
-    _homes.clear()
-
-
-@dataclass(frozen=True)
-class EventWriter:
-    """Writes a partition as events of one segment: the stream's own, or an open transaction's.
-
-    Attributes:
-        where: the controller's address.
-        stream: the stream.
-        lease_ms: how long a transaction waits for the driver; None: no transaction.
-    """
-
-    where: str
-    stream: Stream
-    lease_ms: int | None = None
-
-    def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
-        first = next(rows, None)
-        if first is None:  # without rows there is no transaction and nothing to decide
-            task.reach("before-prepare")
-            task.reach("after-prepare")
-            return {}, {}
-        try:
-            return self._write(task, first, rows)
-        except BaseException as error:
-            _drop_stores()  # late answers would be taken for answers to the next batch
-            if not isinstance(error, ControllerAway | SegmentError | OSError):
-                raise
-            raise DeliveryFailed(
-                f"batch {task.batch}, partition {task.partition}: Pravega ({self.where}, stream {self.stream}) did not "
-                f"acknowledge every row ({error}). A restart of the pipeline writes the batch again."
-            ) from error
-
-    def _write(
-        self, task: TaskView, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]
-    ) -> tuple[dict[str, Any], dict[str, float]]:
-        timings: dict[str, float] = {}
-        started = time.perf_counter()
-        controller = _controller(self.where)
-        transaction = None if self.lease_ms is None else controller.begin(self.stream, self.lease_ms)
-        segments = controller.segments(self.stream) if transaction is None else transaction.segments
-        segment = segments.names[task.partition % len(segments.names)]
-        store = _store(controller, own_segment(segment))
-        timings["begin"] = (time.perf_counter() - started) * 1000
-
-        def events() -> Iterator[bytes]:
-            yield from _events(first)
-            for batch in others:
-                yield from _events(batch)
-            task.reach("before-prepare")
-
-        started = time.perf_counter()
-        store.append(segment, segments.token, framed(events()))
-        timings["prepare"] = (time.perf_counter() - started) * 1000
-        task.reach("after-prepare")
-        return {} if transaction is None else {"transaction": transaction.id}, timings
-
-
-def _events(rows: pa.RecordBatch) -> list[bytes]:
-    return [value or b"" for _, value, _ in records_of(rows)]
-
-
-@dataclass(frozen=True)
-class WarmUp:
-    """Makes a worker's connections before the first batch."""
-
-    where: str
-    stream: Stream
-
-    def write(self, _task: TaskView, _rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
-        try:
-            controller = _controller(self.where)
-            for segment in controller.segments(self.stream).names:
-                _store(controller, segment)
-        except (ControllerAway, SegmentError, OSError) as error:
-            raise DeliveryFailed(
-                f"a worker cannot reach Pravega, but the driver could: {error}. Check from the worker's machine that "
-                f"the address in {VARIABLE} can be reached."
-            ) from error
-        return {}, {}
 
 
 SUPPORTS = (
@@ -202,7 +92,8 @@ class PravegaSink(Sink):
         wrong = records_schema_error(schema)
         if wrong is not None or "headers" in schema.names:
             raise RefusedStart(
-                f"rows for stream {self._stream}: {wrong or 'an event has no headers; drop the column.'}"
+                f"rows for stream {self._stream}: {wrong or 'an event has no headers; drop the column.'} An event is "
+                "the value alone: put into it whatever readers need of the key."
             )
 
     def encode(self, rows: DataFrame) -> DataFrame:
@@ -217,17 +108,27 @@ class PravegaSink(Sink):
                 raise RefusedStart(f"there is no stream {self._stream} at {self._where}. Make it, or name another.")
             if support.variant == "two-phase":
                 self._controller.abort(self._stream, self._controller.begin(self._stream, self._lease_ms).id)
-        except ControllerAway as error:
-            if "lease" in str(error):
-                raise RefusedStart(
-                    f"Pravega takes no transaction with a lease of {self._lease_ms} ms ({error}). Set "
-                    "transaction_timeout_ms to a value between the controller's controller.transaction.lease.count.min "
-                    "and .max, or change these limits."
-                ) from error
-            raise DeliveryFailed(
-                f"Pravega's controller at {self._where} did not answer a request of the start ({error}). Check that it "
-                f"runs, and the address in {VARIABLE}. No row was read or written; start again."
-            ) from error
+        except ControllerError as error:
+            raise self._refused(error) from error
+
+    def _refused(self, error: ControllerError) -> PipelineError:
+        """Returns the error of a start whose request failed."""
+        cause = cause_of(error)
+        if refuses_lease(error):
+            return RefusedStart(
+                f"Pravega takes no transaction with a lease of {self._lease_ms} ms ({error}). Set "
+                "transaction_timeout_ms to a value between the controller's controller.transaction.lease.count.min "
+                "and .max, or change these limits."
+            )
+        if cause.permanent:
+            return RefusedStart(
+                f"Pravega's controller at {self._where} refuses the stream {self._stream} ({error}: {cause.reason}). "
+                f"No row was read or written. {cause.remedy}, then start again."
+            )
+        return DeliveryFailed(
+            f"Pravega's controller at {self._where} did not answer a request of the start ({error}). Check that it "
+            f"runs, and the address in {VARIABLE}. No row was read or written; start again."
+        )
 
     def warm_up_writer(self) -> WarmUp:
         return WarmUp(self._where, self._stream)
@@ -246,7 +147,7 @@ class PravegaSink(Sink):
 
         Raises:
             CommitUncertain: the controller gave no definite answer within COMMIT_LIMIT_S.
-            CommitRefused: the controller has forgotten a transaction.
+            CommitRefused: the controller has forgotten a transaction, or does not accept this job any more.
         """
         ids = {partition: str(entry["transaction"]) for partition, entry in prepared.items()}
         deadline = time.monotonic() + COMMIT_LIMIT_S
@@ -283,7 +184,14 @@ class PravegaSink(Sink):
         while True:
             try:
                 return ask()
-            except ControllerAway as error:
+            except ControllerError as error:
+                cause = cause_of(error)
+                if cause.permanent:
+                    raise CommitRefused(
+                        f"batch {batch}: Pravega's controller at {self._where} refuses to end a transaction ({error}: "
+                        f"{cause.reason}). {cause.remedy}, then start again. The batch is decided, and the replay "
+                        "finishes it."
+                    ) from error
                 if time.monotonic() > deadline:
                     raise CommitUncertain(
                         f"batch {batch}: Pravega's controller at {self._where} could not be asked ({error}). The batch "

@@ -8,7 +8,7 @@ from typing import Any
 from oncebench.delivery.errors import RefusedStart
 from oncebench.sinks.reader import Snapshots
 from oncebench.sinks.suite import Place, SuiteSink, Traits
-from oncebench_pravega.controller import Controller, ControllerAway, Stream
+from oncebench_pravega.controller import Controller, ControllerError, Stream
 from oncebench_pravega.reader import read
 from oncebench_pravega.sink import KINDS, address
 
@@ -20,7 +20,7 @@ def _provide(place: Place) -> dict[str, Any]:
     controller = Controller(address())
     try:
         made = controller.make_stream(stream, place.partitions)
-    except ControllerAway as error:
+    except ControllerError as error:
         raise RefusedStart(f"no stream {stream} could be made at {controller.address}: {error}") from error
     finally:
         controller.close()

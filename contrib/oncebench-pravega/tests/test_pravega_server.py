@@ -11,12 +11,15 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from oncebench_pravega.controller import ABORTED, OPEN, Controller, Stream
+from oncebench_pravega.controller import ABORTED, OPEN, VARIABLE, Controller, Stream
+from oncebench_pravega.segment_store import EVENT_BYTES, SegmentError
 from oncebench_pravega.server import SERVICES, PravegaServer, start_pravega
-from oncebench_pravega.sink import VARIABLE, PravegaSink
+from oncebench_pravega.sink import PravegaSink
+from pravega_fakes import Task, rows
 
-from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.errors import RefusedStart, TransactionTooSlow
 from oncebench.errors import MissingEnvironment
 from oncebench.sinks.reader import Rows
 from oncebench.sinks.registry import suite_sinks
@@ -31,7 +34,7 @@ WORKER = """
 import os, sys
 import pyarrow as pa
 from types import SimpleNamespace
-from oncebench_pravega.sink import EventWriter
+from oncebench_pravega.writers import EventWriter
 from oncebench_pravega.controller import Stream
 
 values = [b'{"session_key":"s","j":%d}' % j for j in range(100)]
@@ -109,9 +112,29 @@ def test_a_lease_that_the_controller_does_not_take_is_refused_at_the_start(
 ) -> None:
     with (
         closing(sink(target, lease_ms)) as driver,
-        pytest.raises(RefusedStart, match=rf"lease of {lease_ms} ms.*choose another"),
+        pytest.raises(RefusedStart, match=rf"lease of {lease_ms} ms.*Set transaction_timeout_ms"),
     ):
         driver.start(SUPPORTS["two-phase"], 1, [])
+
+
+def test_a_batch_that_outlives_its_lease_names_it(target: dict[str, str]) -> None:
+    def last_row_comes_late() -> Iterator[pa.RecordBatch]:
+        yield rows("a")
+        time.sleep(SHORTEST_LEASE_MS / 1000 + 3)  # the controller aborted transactions up to 0.3 s after their lease
+        yield rows("b")
+
+    with closing(sink(target, SHORTEST_LEASE_MS)) as driver, pytest.raises(TransactionTooSlow) as failed:
+        driver.prepare_writer().write(Task(), last_row_comes_late())
+    assert isinstance(failed.value.__cause__, SegmentError)
+
+
+def test_the_largest_row_arrives(target: dict[str, str]) -> None:
+    head, end = b'{"session_key":"', b'"}'
+    values = [head + b"a" + end, head + b"x" * (EVENT_BYTES - len(head + end)) + end, head + b"b" + end]
+    large = pa.RecordBatch.from_pydict({"key": [b"k"] * 3, "value": values})
+    with closing(sink(target)) as driver:
+        driver.acknowledged_writer().write(Task(), iter([large]))
+    assert visible(target) == 3
 
 
 def test_a_stream_that_is_there_or_has_a_bad_name_is_not_provided(target: dict[str, str], tmp_path: Path) -> None:

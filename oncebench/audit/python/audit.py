@@ -11,7 +11,7 @@ reads were whole, and the verdict is `unknown`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -74,10 +74,6 @@ class Findings:
     def counts(self) -> dict[str, int]:
         """Returns the codes that occurred, with their counts."""
         return {code: anomaly.count for code, anomaly in self.anomalies.items() if anomaly.count}
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns plain objects, for a report."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

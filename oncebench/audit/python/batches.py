@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from oncebench.audit.anomalies import EXAMPLES, Anomaly
+from oncebench.audit.python.history.evidence import known_ends
 from oncebench.audit.python.model import Expected
 from oncebench.audit.python.records import Bools, Ints
 from oncebench.audit.python.visible import Explainer, Rows, Visible
@@ -42,20 +43,11 @@ class Batch:
 
 
 def batches(progress: Sequence[Mapping[str, Any]]) -> Iterator[Batch]:
-    """Yields the batches in Spark's commit log whose input range is known, by number.
-
-    A number with two different ends belongs to two batches: the checkpoint was lost or rolled back in between.
-    """
-    ends: dict[int, Mapping[str, int]] = {}
-    twice = set()
-    for line in progress:
-        if line["kind"] == "batch" and ends.setdefault(line["batch"], line["end_offsets"]) != line["end_offsets"]:
-            twice.add(line["batch"])
-    for number in twice:
-        del ends[number]
-    for number in sorted(ends):
+    """Yields the batches in Spark's commit log whose input range is known, by number."""
+    ends = known_ends(progress)
+    for number, end in ends.items():
         if number == 0 or number - 1 in ends:
-            yield Batch.of(number, ends.get(number - 1, {}), ends[number])
+            yield Batch(number, ends.get(number - 1, {}), end)
 
 
 def judge_lost_commits(expected: Expected, visible: Visible, progress: Sequence[Mapping[str, Any]],

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import platform
-import re
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import click
@@ -22,17 +25,24 @@ from oncebench.certify.kept import STRENGTH, Outcome, keeps, proven
 from oncebench.certify.request import Request
 from oncebench.certify.runs import RunSettings, check, run_all, run_prices
 from oncebench.commands.shared.options import MAX_FIRST_SEED, GroupedCommand, start_timeout
-from oncebench.commands.shared.spark import SECRET, check_setting
+from oncebench.commands.shared.spark import check_setting
 from oncebench.commands.shared.utf8 import refuse_other_bytes
 from oncebench.commands.shared.workspace import workspace_options
-from oncebench.commands.shared.writable import refuse_unwritable, refuse_unwritable_results, write_whole
+from oncebench.commands.shared.writable import (
+    refuse_unwritable,
+    refuse_unwritable_results,
+    remove_older,
+    write_whole,
+)
 from oncebench.delivery.errors import PipelineError
 from oncebench.errors import ExitCode, Interrupted, UserError
 from oncebench.experiments.workspace import Workspace
+from oncebench.redaction import has_secret, is_secret_setting, redacted, stands_for_secret
 from oncebench.report.results import LOCAL, Results, stamp
+from oncebench.sinks.black_box.target import FOLDER, KAFKA, RUN
 
-# A value that `string.Template` takes from the environment.
-_VARIABLE = re.compile(r"\$(\w+|\{\w+\})")
+# Each run sets these variables itself.
+_SET_BY_RUN = (FOLDER, RUN, KAFKA)
 
 
 @click.command(cls=GroupedCommand)
@@ -49,8 +59,8 @@ _VARIABLE = re.compile(r"\$(\w+|\{\w+\})")
     "options",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Option of the sink of --format; repeat for several. $NAME in a value stands for that environment variable. "
-    "$ONCEBENCH_OUTPUT is a folder that is new in each run.",
+    help="Option of the sink of --format; repeat for several. $NAME in a value stands for that environment variable, "
+    "and $$ for a dollar sign. $ONCEBENCH_OUTPUT is a folder that is new in each run.",
 )
 @click.option(
     "--reader",
@@ -111,7 +121,7 @@ _VARIABLE = re.compile(r"\$(\w+|\{\w+\})")
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="Also write JUnit XML to this file. A scenario counts as failed if it breaks the guarantee of --require "
-    "[default: exactly-once].",
+    "[default: exactly-once], and as an error if it has no answer.",
 )
 @click.option(
     "--results",
@@ -153,6 +163,70 @@ def certify(
       oncebench certify my_module:write_batch --reader my_module:read_rows \\
         --setup my_module:empty --require exactly-once
     """  # fmt: skip
+    given: dict[str, Any] = {"write": function, "format": spark_format, "read": reader, "setup": setup}
+    request, outcomes = Request(given, seed, require, beside), list[Outcome]()
+    _replace_older(certificate_path, junit_path)
+    with _error_as_junit(junit_path, request, outcomes):
+        _check(given, options, spark_settings, beside)
+        refuse_unwritable_results(results_folder, "--results", "Give another folder")
+        check(given, workspace.start_timeout_s)
+        if beside:
+            check({**given, "write": beside}, workspace.start_timeout_s)
+        results = Results(results_folder, f"certify-{stamp()}")
+        settings = RunSettings(request, results, workspace)
+        for outcome in run_all(settings, only):
+            outcomes.append(outcome)
+            click.echo(f"{outcome.scenario.name}: {redacted(result(outcome))}")
+            if outcome.broken(STRENGTH[0]):
+                click.echo(f"  {request.command(outcome.scenario)}")
+        prices, interrupted = _prices(settings) if beside else ([], False)
+        for price in prices:
+            click.echo(f"price: {redacted(price)}")
+        # Before the files, because a disk may refuse them.
+        click.echo(f"\n{name_of(given)} {answer(outcomes, bool(only))}")
+        page, xml = certificate(request, outcomes, _made(), prices), junit(request, outcomes)
+        written = results.write_text(".md", page), results.write_text(".xml", xml)
+        for path, text, kept in ((certificate_path, page, written[0]), (junit_path, xml, written[1])):
+            if path is not None:
+                write_whole(path, text, f"take the same text from {kept}")
+    click.echo(f"certificate {written[0]}\nJUnit XML   {written[1]}\nreports     {results.runs}", err=True)
+    sys.exit(ExitCode.INTERRUPTED if interrupted else _exit_code(outcomes, require))
+
+
+def _replace_older(certificate_path: Path | None, junit_path: Path | None) -> None:
+    """Checks that both files can be written, and removes those of an earlier run.
+
+    Raises:
+        UserError: a file cannot be written, or both are one file (exit code 2).
+    """
+    if certificate_path is not None and certificate_path == junit_path:
+        raise UserError(f"--certificate and --junit name one file {junit_path}. Name two", exit_code=ExitCode.USAGE)
+    refuse_unwritable("--certificate", certificate_path)
+    refuse_unwritable("--junit", junit_path)
+    remove_older(certificate_path)
+    remove_older(junit_path)
+
+
+@contextmanager
+def _error_as_junit(path: Path | None, request: Request, outcomes: Sequence[Outcome]) -> Iterator[None]:
+    """Writes an error that ends the command to the file of --junit, after the scenarios that have ended."""
+    try:
+        yield
+    except BaseException as error:  # also a Ctrl-C
+        if path is not None:
+            text = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
+            with suppress(UserError):  # the disk refuses the file; the first error is the one to print
+                write_whole(path, junit(request, outcomes, text), "")
+        raise
+
+
+def _check(given: dict[str, Any], options: tuple[str, ...], spark_settings: tuple[str, ...], beside: str) -> None:
+    """Checks the options, and adds their values to `given`.
+
+    Raises:
+        UserError: an option cannot be used (exit code 2).
+    """
+    function, spark_format = given["write"], given["format"]
     if bool(function) == bool(spark_format):
         raise UserError(
             "give one sink to test: either MODULE:FUNCTION or --format NAME, not both", exit_code=ExitCode.USAGE
@@ -167,45 +241,13 @@ def certify(
             "--option has no effect on a function. It is an option of the sink of --format: leave it out",
             exit_code=ExitCode.USAGE,
         )
-    settings_of_spark = _pairs("--spark", spark_settings)
-    for name, value in settings_of_spark.items():
+    given["spark"], given["options"] = _pairs("--spark", spark_settings), _pairs("--option", options)
+    for name, value in given["spark"].items():
         check_setting("--spark", name, value)
-    options_of_sink = _pairs("--option", options)
-    for name, value in options_of_sink.items():
+    for name, value in given["options"].items():
         _refuse_open_secret(name, value)
-    given = {
-        "write": function, "format": spark_format, "options": options_of_sink, "read": reader,
-        "setup": setup, "cwd": _here(), "spark": settings_of_spark,
-    }  # fmt: skip
-    if certificate_path is not None and certificate_path == junit_path:
-        raise UserError(f"--certificate and --junit name one file {junit_path}. Name two", exit_code=ExitCode.USAGE)
-    refuse_unwritable("--certificate", certificate_path)
-    refuse_unwritable("--junit", junit_path)
-    refuse_unwritable_results(results_folder, "--results", "Give another folder")
-    check(given, workspace.start_timeout_s)
-    if beside:
-        check({**given, "write": beside}, workspace.start_timeout_s)
-    request = Request(given, seed, require, beside)
-    results = Results(results_folder, f"certify-{stamp()}")
-    settings = RunSettings(request, results, workspace)
-    outcomes: list[Outcome] = []
-    for outcome in run_all(settings, only):
-        outcomes.append(outcome)
-        click.echo(f"{outcome.scenario.name}: {result(outcome)}")
-        if outcome.broken(STRENGTH[0]):
-            click.echo(f"  {request.command(outcome.scenario)}")
-    prices, interrupted = _prices(settings) if beside else ([], False)
-    for price in prices:
-        click.echo(f"price: {price}")
-    # Before the files, because a disk may refuse them.
-    click.echo(f"\n{name_of(given)} {answer(outcomes, bool(only))}")
-    page, xml = certificate(request, outcomes, _made(), prices), junit(request, outcomes)
-    written = results.write_text(".md", page), results.write_text(".xml", xml)
-    for path, text, kept in ((certificate_path, page, written[0]), (junit_path, xml, written[1])):
-        if path is not None:
-            write_whole(path, text, f"take the same text from {kept}")
-    click.echo(f"certificate {written[0]}\nJUnit XML   {written[1]}\nreports     {results.runs}", err=True)
-    sys.exit(ExitCode.INTERRUPTED if interrupted else _exit_code(outcomes, require))
+        _refuse_unset_variable(name, value)
+    given["cwd"] = _here()
 
 
 def _here() -> str:
@@ -241,17 +283,34 @@ def _exit_code(outcomes: list[Outcome], require: str | None) -> int:
 
 
 def _refuse_open_secret(name: str, value: str) -> None:
-    """Refuses an option of a sink whose value is a password: the certificate shows the command.
+    """Refuses an option of a sink whose value has a secret: the certificate shows the command.
 
     Raises:
-        UserError: the name is that of a secret, and the value names no environment variable (exit code 2).
+        UserError: the value is or has a secret, and no environment variable stands for it (exit code 2).
     """
-    if SECRET.search(name) and not _VARIABLE.fullmatch(value):
+    whole = is_secret_setting(name, value) and not stands_for_secret(value)
+    if whole or has_secret(value):
+        instead = "$MY_SECRET" if whole else redacted(value, "$MY_SECRET", {})
         raise UserError(
             f"--option {name}: a command line and the certificate would show the secret. Store it in an environment "
-            f"variable, and give the variable's name: --option '{name}=$MY_SECRET'",
+            f"variable, and give the variable's name: --option '{name}={instead}'",
             exit_code=ExitCode.USAGE,
         )
+
+
+def _refuse_unset_variable(name: str, value: str) -> None:
+    """Refuses an option of a sink that names a variable which does not exist.
+
+    Raises:
+        UserError: a variable is not set, and no run sets it (exit code 2).
+    """
+    for variable in Template(value).get_identifiers():
+        if variable not in os.environ and variable not in _SET_BY_RUN:
+            raise UserError(
+                f"--option {name}: the environment variable {variable} is not set. Set it, or write $${variable} if "
+                f"the sink needs the text ${variable}",
+                exit_code=ExitCode.USAGE,
+            )
 
 
 def _pairs(option: str, texts: tuple[str, ...]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ Failures: the file cannot be read, or is refused (`UserError`, exit code 2).
 from __future__ import annotations
 
 import os
-import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -19,14 +18,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from oncebench.commands.scenario_files.lines import Lines
-from oncebench.commands.shared.spark import SECRET
 from oncebench.errors import ExitCode, UserError
 from oncebench.kafka_access.refused import is_secret
+from oncebench.redaction import has_secret, is_secret_setting
 
-# A password in an address, such as postgresql://me:secret@host/db.
-_PASSWORD_IN_URL = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
-# The same in the form of libpq: host=h password=secret.
-_PASSWORD_IN_DSN = re.compile(r"(?i)(^|\s|[?&])(password|passfile_password|sslpassword)\s*=")
 # What pydantic calls a wrong type -> the words of a refusal.
 _EXPECTED = {
     "int_type": "a whole number", "int_from_float": "a whole number", "float_type": "a number",
@@ -122,7 +117,7 @@ def secrets(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """
     for key, value in values.items():
         for text in value if isinstance(value, list) else [value]:
-            name = str(text).partition("=")[0]
+            name, _, set_to = str(text).partition("=")
             if key == "kafka-set" and is_secret(name):
                 yield (
                     key,
@@ -131,9 +126,9 @@ def secrets(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                         "kafka-conf, where ${env:NAME} names an environment variable"
                     ),
                 )
-            elif key == "spark-conf" and SECRET.search(name):
+            elif key == "spark-conf" and is_secret_setting(name, set_to):
                 yield key, f"{key} {name} holds a secret, and this file is shared. Leave it out"
-            elif _PASSWORD_IN_URL.search(str(text)) or (key == "postgres" and _PASSWORD_IN_DSN.search(str(text))):
+            elif has_secret(str(text)):
                 yield (
                     key,
                     (

@@ -16,6 +16,7 @@ from oncebench.errors import ExitCode, UserError
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.kafka_access.forms import weaknesses
 from oncebench.kafka_access.refused import AccessRefused, is_secret
+from oncebench.redaction import has_secret
 
 F = TypeVar("F", bound=Callable[..., Any])
 # The names of the parameters, for the headings of a command's help.
@@ -71,8 +72,8 @@ def access_of(servers: str | None, conf: str | None, settings: Sequence[tuple[st
                 exit_code=ExitCode.USAGE,
             )
         return None
-    for name, _ in settings:
-        if is_secret(name):
+    for name, value in settings:
+        if is_secret(name) or has_secret(value):
             raise UserError(
                 f"--kafka-set {name}: it holds a secret, and every user of this machine can read a command line. Write "
                 "it into the file of --kafka-conf. There it may name an environment variable: ${env:NAME}",

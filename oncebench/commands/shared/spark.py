@@ -10,6 +10,7 @@ import click
 
 from oncebench.delivery.errors import RefusedStart
 from oncebench.errors import ExitCode, UserError
+from oncebench.redaction import has_secret, is_secret_setting
 from pipeline.spark.cluster.masters import addresses, is_standalone
 from pipeline.spark.session import refuse_fixed_settings, refuse_task_retries
 
@@ -18,8 +19,6 @@ _MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|
 # Masters whose client reads files that the suite does not pass on (HADOOP_CONF_DIR, a container's image).
 _UNTRIED = re.compile(r"yarn|k8s://.+|mesos://.+")
 _SETTING = re.compile(r"(?P<name>spark\.[^=\s]+)=(?P<value>.*)", re.DOTALL)
-# Spark hides the values of these names in its own logs (spark.redaction.regex).
-SECRET = re.compile(r"(?i)secret|password|token|access[.]?key")
 MOST_WORKERS = 8  # each takes a JVM and an executor: 1.5 GB
 MASTER_HELP = "Spark master: local[2], or spark://host:7077 for a standalone cluster."
 
@@ -92,7 +91,7 @@ def check_setting(option: str, name: str, value: str) -> None:
     Raises:
         UserError: it is a secret, or changes a setting that a guarantee needs (exit code 2).
     """
-    if SECRET.search(name):
+    if is_secret_setting(name, value) or has_secret(value):
         raise UserError(
             f"{option} {name}: every user of this machine can read a secret in a command line. Leave it out",
             exit_code=ExitCode.USAGE,

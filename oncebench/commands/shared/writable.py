@@ -77,6 +77,19 @@ def refuse_unwritable_results(
             ) from None
 
 
+def remove_older(path: Path | None) -> None:
+    """Removes the file of an earlier run, so that nobody takes it for the file of this run.
+
+    What is no regular file, such as a pipe, stays. A file in a folder that cannot be changed is emptied.
+    """
+    if path is None or not path.is_file():
+        return
+    try:
+        path.resolve().unlink()
+    except OSError:
+        path.write_bytes(b"")
+
+
 def write_whole(path: Path, text: str, remedy: str) -> None:
     """Writes a file in one step. What cannot be replaced, such as a pipe, is written directly.
 

@@ -5,7 +5,7 @@ default 7 days), and the next call would send every copy again.
 
 Promise: a mark comes after the copies that it is about, in their partition. Kafka deletes from the beginning of a
 partition, so a mark is there as long as one of its copies. What can go wrong: somebody compacts the topic. A start
-refuses that (`oncebench.delivery.topics.check.refuse_compacted`).
+refuses that (`oncebench.delivery.topics.check.refuse_unfit_quarantine`).
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ from dataclasses import replace
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from oncebench.delivery.copies import headers as names
 from oncebench.delivery.copies.fitting import record_bytes
@@ -40,6 +39,7 @@ from oncebench.delivery.copies.sizes import copy_sizes
 from oncebench.delivery.errors import DeliveryFailed, ReadError, RefusedStart
 from oncebench.delivery.topics.settings import BATCH_BYTES, LARGEST, record_limit
 from oncebench.kafka_access.acls import TOPIC, TRANSACTIONAL_ID, Resource, advice
+from oncebench.kafka_repair.admin import admin_client
 
 # Copies in a transaction, and their bytes: some seconds of work at 100 Mbit/s, far below its time-out of a minute.
 MOST_IN_TRANSACTION = 1_000
@@ -158,7 +158,7 @@ class Requeue:
     def _limit(self, topic: str) -> int:
         """Returns the most bytes that a target takes, or librdkafka's largest if this user may not read it."""
         try:
-            found = record_limit(AdminClient({**self._client, "log_level": 2}), topic)
+            found = record_limit(admin_client({**self._client, "log_level": 2}), topic)
         except KafkaException as error:
             raise ReadError(
                 f"topic {topic}: its limit of a record cannot be read ({error.args[0].str()}). {NOTHING_SENT} Check "

@@ -23,6 +23,8 @@ TOPIC_NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 # (Topic.INTERNAL_TOPICS and Topic.CLUSTER_METADATA_TOPIC_NAME of Kafka 4.3.1).
 _OWN = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
 _INTERNAL = "internal"
+# What messages call such a topic.
+QUARANTINE = "the quarantine topic"
 READ, WRITE = AclOperation.READ, AclOperation.WRITE
 # What a broker answers about a topic that cannot be used, and what to do then.
 _UNFIT: Mapping[int | str, str] = {
@@ -70,21 +72,22 @@ def refuse_unfit(
         time.sleep(PAUSE_S)
 
 
-def refuse_compacted(admin: AdminClient, topic: str, use: str) -> None:
-    """Refuses a topic in which Kafka keeps only the newest record of each key.
+def refuse_unfit_quarantine(admin: AdminClient, topic: str, limit_s: float) -> None:
+    """Refuses a quarantine topic that cannot be written, or in which Kafka keeps only the newest record of each key.
 
     Copies of rejected records keep their keys, so compaction would delete all but one of a key. The broker refuses
     copies without a key.
 
     Raises:
-        RefusedStart: the topic's `cleanup.policy` compacts.
+        RefusedStart: see `refuse_unfit`; or the topic's `cleanup.policy` compacts.
         KafkaException: the broker does not answer.
     """
+    refuse_unfit(admin, {topic: QUARANTINE}, limit_s)
     policy = topic_setting(admin, topic, "cleanup.policy") or ""
     if "compact" in policy:
         raise RefusedStart(
-            f"{use} {topic!r} has cleanup.policy={policy}: Kafka would keep only the newest copy of each key, and "
-            "refuse copies without a key. Nothing was read or written. Name another topic or, if no other program "
+            f"{QUARANTINE} {topic!r} has cleanup.policy={policy}: Kafka would keep only the newest copy of each key, "
+            "and refuse copies without a key. Nothing was read or written. Name another topic or, if no other program "
             "uses it: kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type topics "
             f"--entity-name {topic} --add-config cleanup.policy=delete"
         )

@@ -14,6 +14,7 @@ from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
 from oncebench.delivery.errors import RefusedStart
 from oncebench.kafka_access.forms import to_kafka_python
+from oncebench.kafka_repair.admin import admin_client
 from oncebench.kafka_repair.offsets import answered
 from oncebench.sinks.kafka import topics, wire
 
@@ -40,7 +41,7 @@ class InputTopic:
 
     @cached_property
     def _admin(self) -> AdminClient:
-        return AdminClient(self._client)
+        return admin_client(self._client)
 
     def identity(self) -> dict[str, str]:
         """Returns the ids of cluster and topic.

@@ -248,13 +248,11 @@ def with_unit(name: str, value: Any) -> str:
     return f"{label.replace('_', ' ')} {f'{value:,}' if number else value}{unit}"
 
 
-def pairs(
-    rounds: Rounds, metric: Metric, variant: Variant, baseline: Variant = BASELINE
-) -> Iterator[tuple[float, float]]:
-    """(figure of `variant`, of `baseline`) of each round that has both under the same load."""
+def pairs(rounds: Rounds, metric: Metric, variant: Variant) -> Iterator[tuple[float, float]]:
+    """(figure of `variant`, of BASELINE) of each round that has both under the same load."""
     for runs in rounds.values():
-        if variant in runs and baseline in runs and _same_load(runs[variant], runs[baseline]):
-            mine, other = figure(runs[variant], metric), figure(runs[baseline], metric)
+        if variant in runs and BASELINE in runs and _same_load(runs[variant], runs[BASELINE]):
+            mine, other = figure(runs[variant], metric), figure(runs[BASELINE], metric)
             if mine is not None and other is not None:
                 yield mine, other
 
@@ -264,19 +262,19 @@ def _same_load(one: Report, other: Report) -> bool:
     return len(counts) < 2 or counts[1] - counts[0] <= SAME_LOAD * counts[1]  # older reports have no count
 
 
-def difference(rounds: Rounds, metric: Metric, variant: Variant, baseline: Variant = BASELINE) -> Difference | None:
-    """Returns `variant` minus `baseline`, in the metric's unit; None if fewer than FEWEST_COMPARED rounds have both."""
-    values = [mine - other for mine, other in pairs(rounds, metric, variant, baseline)]
+def difference(rounds: Rounds, metric: Metric, variant: Variant) -> Difference | None:
+    """Returns `variant` minus BASELINE, in the metric's unit; None if fewer than FEWEST_COMPARED rounds have both."""
+    values = [mine - other for mine, other in pairs(rounds, metric, variant)]
     return median_interval(values) if len(values) >= FEWEST_COMPARED else None
 
 
-def ratio(rounds: Rounds, metric: Metric, variant: Variant, baseline: Variant = BASELINE) -> Difference | None:
-    """`variant` divided by `baseline`.
+def ratio(rounds: Rounds, metric: Metric, variant: Variant) -> Difference | None:
+    """`variant` divided by BASELINE.
 
     None if fewer than FEWEST_COMPARED rounds have both, or if a figure is not above 0: a gap below the resolution of
     the clocks has no ratio.
     """
-    found = list(pairs(rounds, metric, variant, baseline))
+    found = list(pairs(rounds, metric, variant))
     comparable = len(found) >= FEWEST_COMPARED and all(mine > 0 and other > 0 for mine, other in found)
     return median_interval([mine / other for mine, other in found]) if comparable else None
 

@@ -15,10 +15,12 @@ from oncebench.audit.clock import why_no_times
 from oncebench.audit.python.model import ROWS
 from oncebench.audit.verdict import Verdict
 from oncebench.observe.resources import WATCHING
+from oncebench.report.configuration import setting_of
 from oncebench.report.measures.bottleneck import LATE_MS
 from oncebench.report.measures.generators import latest
 from oncebench.report.schema import Report
 from oncebench.scenario.supports import expected_codes
+from pipeline.config import SESSIONS
 
 Quantile = Literal["p50", "p95", "p99", "p999"]
 Getter = Callable[[Report], float | None]
@@ -80,27 +82,37 @@ def flat_out(report: Report) -> bool:
     return bool(report.get("config", {}).get("rate") == "max")
 
 
-def sessions_needed(quantile: Quantile) -> int:
-    """The number of sessions that a quantile needs, so that at least one session lies above it."""
+def latencies_needed(quantile: Quantile) -> int:
+    """The number of independent latencies that a quantile needs, so that at least one lies above it."""
     return round(1 / (1 - float(f"0.{quantile[1:]}")))
 
 
-def too_few_sessions(report: Report, quantile: Quantile) -> bool:
-    """Whether fewer than one session lies above a quantile.
+def independent_latencies(report: Report) -> float | None:
+    """The number of latencies of a report that do not depend on each other; None: an older report has no count.
 
-    The rows of a session are due at the same time, so the quantile would be the maximum under another name.
+    The rows of a session are due at one time and mostly become visible together, so they count as one. In other
+    workloads each row has a time of its own.
     """
-    n = report.get("latency_ms", {}).get("n")  # older reports have no count
-    return n is not None and n / ROWS < sessions_needed(quantile)
+    n = report.get("latency_ms", {}).get("n")
+    return None if n is None else n / (ROWS if setting_of(report).workload == SESSIONS else 1)
+
+
+def too_few_latencies(report: Report, quantile: Quantile) -> bool:
+    """Whether fewer than one independent latency lies above a quantile.
+
+    The quantile would be the maximum under another name.
+    """
+    n = independent_latencies(report)
+    return n is not None and n < latencies_needed(quantile)
 
 
 def latency(quantile: Quantile) -> Getter:
     """A getter of a quantile of `latency_ms`.
 
-    It returns None for a flat-out load, whose latency is the time in a queue, and for too few sessions.
+    It returns None for a flat-out load, whose latency is the time in a queue, and for too few latencies.
     """
     of = field("latency_ms", quantile)
-    return lambda report: None if too_few_sessions(report, quantile) or flat_out(report) else of(report)
+    return lambda report: None if too_few_latencies(report, quantile) or flat_out(report) else of(report)
 
 
 def _seconds_per_million(report: Report) -> float | None:

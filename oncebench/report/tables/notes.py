@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from oncebench.report.comparisons.sustained import backlog_in_latency
+from oncebench.report.configuration import setting_of
 from oncebench.report.measures.generators import process_lines
-from oncebench.report.measures.metrics import Quantile, flat_out, has_speed, sessions_needed, too_few_sessions
+from oncebench.report.measures.metrics import Quantile, flat_out, has_speed, latencies_needed, too_few_latencies
 from oncebench.report.replication import replication_lines
 from oncebench.report.schema import Report
+from pipeline.config import RECORDS, SESSIONS, WINDOWS
 
 FELL_BEHIND = "fell behind"
 # Follows each latency of a row with a fault: its rows waited while the pipeline or a server was down or stopped.
@@ -22,6 +24,8 @@ OUTAGE_MARK = "*"
 OUTAGE = "includes the outage of each fault"
 # By heading of a latency column, its quantile.
 QUANTILES: Mapping[str, Quantile] = {"p50 ms": "p50", "p95 ms": "p95", "p99 ms": "p99", "p99.9 ms": "p999"}
+# What has a latency of its own in each workload.
+_UNITS = {SESSIONS: "sessions", WINDOWS: "windows", RECORDS: "records"}
 
 
 def fell_behind(reports: Iterable[Report]) -> bool:
@@ -67,11 +71,12 @@ def _missing(reports: Sequence[Report], headings: Iterable[str]) -> Iterator[str
     timed = [report for report in reports if has_speed(report)]
     measured = [report for report in timed if not flat_out(report)]
     for heading, quantile in QUANTILES.items():
-        few = sum(too_few_sessions(report, quantile) for report in measured)
+        few = [report for report in measured if too_few_latencies(report, quantile)]
         if heading in headings and few:
+            units = " or ".join(dict.fromkeys(_UNITS[setting_of(report).workload] for report in few))
             yield (
-                f"{heading.removesuffix(' ms')} is missing for {few} run{'' if few == 1 else 's'}: it needs "
-                f"{sessions_needed(quantile):,} sessions after the warm-up (give a longer --duration)."
+                f"{heading.removesuffix(' ms')} is missing for {len(few)} run{'' if len(few) == 1 else 's'}: it needs "
+                f"{latencies_needed(quantile):,} {units} after the warm-up (give a longer --duration)."
             )
     if len(measured) < len(timed):
         yield "latency is missing with --rate max: the load is complete before the pipeline starts."

@@ -13,7 +13,7 @@ a fault, in Jepsen's word):
 - pipeline-started
 - pipeline-killed: by a failpoint or a fault
 - random-kill: `landed` is the failpoint that the attempt passed last, or None. `commit_held`, before an outage: whether
-  the kill came while the pipeline committed a transaction
+  the kill came while the pipeline committed a transaction. `idle`: the pipeline had read and committed everything
 - pipeline-failed: died by itself, also during a fault, with `exit_code` and `why`
 - pipeline-continued, pipeline-stopped
 - spark-worker-replaced: a failpoint killed a Spark worker of the run's own cluster, and another one is started
@@ -28,15 +28,16 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from oncebench.delivery.errors import NO_RESTART_HELPS
 from oncebench.errors import ExitCode, UserError
 from oncebench.home import HOME
-from oncebench.lab.engine import REFUSED, SPARK, Engine
+from oncebench.lab.engine import SPARK, Engine
 from oncebench.processes import child as process
 from oncebench.processes.child import Child
 from oncebench.record.json_lines import LineWriter
 from oncebench.run.attempts.active_faults import ActiveFaults
 from oncebench.run.attempts.attempt import Attempt, AttemptFiles, now_us
-from oncebench.run.attempts.random_kills import RandomKills
+from oncebench.run.attempts.random_kills import RandomKills, Work
 from pipeline.config import PipelineConfig
 
 if TYPE_CHECKING:  # it imports Spark
@@ -140,9 +141,9 @@ class Supervisor:
         """Whether a fault keeps a server down. The server comes back only if `watch` is called."""
         return self._faults.server_down
 
-    def begin_random_kills(self) -> None:
-        """Allows random kills from now on. Before the load they would only lengthen the start-up."""
-        self._random_kills.begin()
+    def begin_random_kills(self, work: Work) -> None:
+        """Allows random kills from now on, while there is work. Before the load they would only lengthen the start."""
+        self._random_kills.begin(work)
 
     def hasten_random_kill(self) -> None:
         """Makes the next random kill due at once, if one is left. Call it when the pipeline has read everything."""
@@ -246,7 +247,7 @@ class Supervisor:
             self._failures = 0
             return self.start_successor()
         code, why = unrequested
-        if code == REFUSED:
+        if code == NO_RESTART_HELPS:
             raise PipelineEnded(f"the pipeline {why}", exit_code=ExitCode.ERROR)
         self._failures = 1 if attempt.running else self._failures + 1
         if self._failures >= MAX_FAILURES:

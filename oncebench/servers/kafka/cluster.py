@@ -62,12 +62,15 @@ class KafkaCluster(Kafka):
         return [*logs, *(broker.log for broker in self.brokers.values())][0]
 
     def start(self) -> None:
-        """Starts the brokers that do not run, and returns when all serve. If one does not: kills all."""
+        """Starts the brokers that do not run, and returns when all serve. If one does not: kills all.
+
+        The network stays open, so the brokers can be started again.
+        """
         try:
             self._each(KafkaBroker.begin_start)  # none of them serves before most of them run
             self._each(KafkaBroker.wait_until_serving)
         except BaseException:
-            self.__exit__(None, None, None)
+            self._end()
             raise
 
     def kill(self) -> None:
@@ -136,17 +139,22 @@ class KafkaCluster(Kafka):
         for broker in self.brokers.values():
             call(broker)
 
+    def _end(self) -> None:
+        """Kills every broker that runs."""
+        with ExitStack() as stack:  # each is killed, even if another one cannot be
+            for broker in self.brokers.values():
+                stack.enter_context(broker)
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with ExitStack() as stack:  # each is killed, even if another one cannot be
+        with ExitStack() as stack:
             if self.network is not None:
                 stack.callback(self.network.close)
-            for broker in self.brokers.values():
-                stack.enter_context(broker)
+            stack.callback(self._end)
 
 
 def start_cluster(
@@ -171,7 +179,10 @@ def start_cluster(
     for attempt in range(1, STARTS + 1):
         try:
             cluster = _described(work_dir, java, files, brokers, settings or {}, separable)
-            cluster.start()
+            with ExitStack() as stack:
+                stack.enter_context(cluster)
+                cluster.start()
+                stack.pop_all()  # the caller ends the cluster
             break
         except PortTakenError:
             if attempt == STARTS:

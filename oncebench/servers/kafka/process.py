@@ -10,8 +10,8 @@ from oncebench.downloads.maven import jars
 from oncebench.errors import UserError
 from oncebench.processes.child import Child, read_log, tail
 from oncebench.servers.kafka.settings import LOG4J
+from oncebench.servers.limits import START_LIMIT_S
 
-_READY_TIMEOUT_S = 90.0  # 3 s on an idle laptop, and many times longer while Spark uses every core
 _POLL_S = 0.02
 _SERVING = b"Kafka Server started"
 _TAKEN = b"Address already in use"
@@ -50,10 +50,10 @@ def is_serving(child: Child, log_offset: int) -> bool:
 
 def wait_until_serving(child: Child, log_offset: int) -> None:
     """Waits until the broker serves. Raises as `is_serving`, and `UserError` if it takes too long."""
-    deadline = time.monotonic() + _READY_TIMEOUT_S
+    deadline = time.monotonic() + START_LIMIT_S
     while not is_serving(child, log_offset):
         if time.monotonic() > deadline:
-            raise _not_started(child, log_offset, f"did not serve within {_READY_TIMEOUT_S:g} s")
+            raise _not_started(child, log_offset, f"did not serve within {START_LIMIT_S:g} s")
         time.sleep(_POLL_S)
 
 

@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 from oncebench.errors import UserError
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.kafka_access.acls import PREFIXED, TOPIC, Resource, advice
+from oncebench.kafka_repair.admin import admin_client
 
 # The names of topics, groups and transactional ids of each run begin so (oncebench.run.cell), and of topics that
 # `oncebench load` makes.
@@ -35,7 +36,7 @@ class Kafka:
 
     def admin(self) -> AdminClient:
         """A new admin client. It prints nothing; errors are raised as exceptions."""
-        return AdminClient({"log_level": 0, **self.access.client})
+        return admin_client({"log_level": 0, **self.access.client})
 
     def create_topic(
         self,

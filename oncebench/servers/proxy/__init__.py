@@ -8,6 +8,7 @@
 - It finds message boundaries in Kafka's and PostgreSQL's protocols, so it can act on a single request.
 - `Catch(wanted)`: forwards one request, drops its response, and closes the client's connection.
 - `Catch(wanted, held_s=8.0)`: closes the client's connection at once and forwards the request 8 s later.
+- `Catch(wanted, withheld=True)`: closes the client's connection and never forwards the request or its repeats.
 - `cut` closes all connections and refuses new ones; `mend` accepts connections again.
 - It records the request and the server's response, so the run knows whether the server did the work.
 - Proxies such as Toxiproxy delay or drop bytes. They cannot pick the response to one EndTxn.

@@ -25,13 +25,15 @@ _BIND_ATTEMPTS = 3  # another process may take a free port before we bind it
 
 @dataclass
 class Catch:
-    """A catch of one request: which request, the action on it, and the outcome.
+    """A catch of one request, or of one and its repeats: which request, the action on it, and the outcome.
 
     Attributes:
         wanted: whether this is the request to catch.
         held_s: None: forward the request, drop the response, close the connection. A number: close the client's
             connection at once, and forward the request that many seconds later.
-        request: the request that was caught.
+        withheld: close the client's connection at once and never forward the request. The same happens to every later
+            request that is wanted, until the catch is forgotten: a client sends a lost request again.
+        request: the request that was caught; the first one if there are several.
         answer: the server's response, which the client never sees.
         over: whether no response can come any more.
         forgotten: whether the catch was cancelled. The request is then not caught; a request that is being held is
@@ -40,6 +42,7 @@ class Catch:
 
     wanted: Callable[[bytes], bool]
     held_s: float | None = None
+    withheld: bool = False
     request: bytes | None = None
     answer: bytes | None = None
     over: bool = False
@@ -143,12 +146,14 @@ class Proxy:
             writer.transport.abort()
 
     def catch_for(self, request: bytes) -> Catch | None:
-        """The active catch, if it wants this request. A catch is given to one request only."""
+        """The active catch, if it wants this request. A catch is given to one request only, unless it withholds."""
         catch = self._catch
         if catch is None or not catch.wanted(request):
             return None
-        self._catch = None
-        catch.request = request
+        if not catch.withheld:
+            self._catch = None
+        if catch.request is None:
+            catch.request = request
         return catch
 
 
@@ -193,6 +198,9 @@ class _Connection:
         with suppress(asyncio.IncompleteReadError, OSError):
             async for request in self._framing.requests(self._from_client):
                 caught = self._proxy.catch_for(request)
+                if caught is not None and caught.withheld:
+                    self._to_client.transport.abort()
+                    return
                 if caught is not None:
                     self._caught = caught
                     if caught.held_s is not None:

@@ -1,15 +1,18 @@
 """Refuses names of a user's functions and files that Python would take for something else.
 
-Spark's Python workers look for each module in the user's folder first. So a file there replaces a module of the same
-name. This module refuses the names of Python's standard library, of this project, and of the packages that it requires.
+Spark's Python workers look for each module in the user's folder first, and every process then looks in the folders of
+PYTHONPATH. So a file there replaces a module of the same name. This module refuses the names of Python's standard
+library, of this project, and of the packages that it requires.
 
 Failures: a name is refused (`UserMistake`).
 """
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+import sysconfig
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import metadata
@@ -20,6 +23,8 @@ from oncebench.delivery.errors import RefusedStart
 
 _HOME = Path(__file__).resolve().parents[3]
 _OURS = ("oncebench", "pipeline", "loadgen")
+# Spark's own instructions put its folder `python` on PYTHONPATH.
+_OF_SPARK = ("pyspark",)
 # The name at the start of a requirement, such as `psycopg[binary]>=3.2,<4` (PEP 508).
 _REQUIRED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -50,20 +55,30 @@ def module_and_name(spec: str) -> tuple[str, str]:
     return module, name
 
 
-def refuse_taken_names(folder: Path) -> None:
-    """Refuses a folder of modules that would replace modules of Python, of this project or of its packages.
+def refuse_taken_names(*folders: Path) -> None:
+    """Refuses folders of modules that would replace modules of Python, of this project or of its packages.
 
     Raises:
-        UserMistake: a file or package in the folder has such a name.
+        UserMistake: a file or package in a folder has such a name.
     """
-    for name, path in sorted(_modules_in(folder)):
-        owner = _owner(name)
-        if owner and path.resolve() not in (_HOME / name / "__init__.py", _HOME / f"{name}.py"):
-            shown = path.parent if path.name == "__init__.py" else path
-            raise UserMistake(
-                f"{shown} has the name of {owner}, and would be imported in its place. Rename it, or run the command "
-                "in a folder without it."
-            )
+    for folder in dict.fromkeys(folders):
+        for name, path in sorted(_modules_in(folder)):
+            owner = _owner(name)
+            if owner and not _is_owners(name, path):
+                shown = path.parent if path.name == "__init__.py" else path
+                away = (
+                    "run the command in a folder without it"
+                    if folder == Path.cwd()
+                    else (f"take {folder} out of PYTHONPATH")
+                )
+                raise UserMistake(
+                    f"{shown} has the name of {owner}, and would be imported in its place. Rename it, or {away}."
+                )
+
+
+def folders_of_path() -> list[Path]:
+    """Returns the folders of PYTHONPATH."""
+    return [Path(each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
 
 
 def _modules_in(folder: Path) -> Iterable[tuple[str, Path]]:
@@ -82,6 +97,17 @@ def _owner(name: str) -> str:
         return f"oncebench's package {name}"
     found = [each for each in _distributions().get(name, ()) if _normal(each) in _required()]
     return f"the package {found[0]}, which oncebench requires" if found else ""
+
+
+def _is_owners(name: str, path: Path) -> bool:
+    """Whether the file belongs to the owner of the name: its folder may be on PYTHONPATH, or be the current one."""
+    if name in sys.stdlib_module_names:
+        return path.resolve().is_relative_to(Path(sysconfig.get_path("stdlib")).resolve())
+    if name in _OURS:
+        return path.resolve() in (_HOME / name / "__init__.py", _HOME / f"{name}.py")
+    relative = Path(name, path.name) if path.name == "__init__.py" else Path(path.name)
+    places = (metadata.distribution(each).locate_file(relative) for each in _distributions()[name])
+    return name in _OF_SPARK or path.resolve() in [Path(str(place)).resolve() for place in places]
 
 
 @cache

@@ -26,7 +26,7 @@ from typing import Any
 import orjson
 
 from oncebench.sinks.black_box.calls import refuse_uncallable, refuse_unfinished
-from oncebench.sinks.black_box.names import UserMistake, refuse_taken_names
+from oncebench.sinks.black_box.names import UserMistake, folders_of_path, refuse_taken_names
 from oncebench.sinks.black_box.target import enter, load
 
 
@@ -58,7 +58,7 @@ def _packed(kind: str, text: str) -> bytes:
 def _check(target: Mapping[str, Any], role: str) -> dict[str, Any]:
     """Loads a function, and checks that a run can call it."""
     if role == "names":
-        refuse_taken_names(Path(target["cwd"]))
+        refuse_taken_names(Path(target["cwd"]), *folders_of_path())
     elif target[role]:
         refuse_uncallable(load(target[role], target["cwd"]), target[role], role)
     return {"rows": []}

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from oncebench.delivery import digest
 from oncebench.delivery.contract import OVERWRITTEN, Mark
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.failures.kafka import MEMBERS, named, of_error
 from oncebench.kafka_repair.addresses import RECOVERY
+from oncebench.kafka_repair.admin import admin_client
 from oncebench.kafka_repair.committed import PAUSE_S, RETRIABLE, committed_offsets
 from oncebench.sinks.kafka.names import Names
 
@@ -69,7 +69,7 @@ class Offsets:
                 driver afterwards, or did not answer within LIMIT_S.
         """
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(self._topic, 0, number, metadata)])
-        alter = AdminClient({**self._client, **RECOVERY}).alter_consumer_group_offsets
+        alter = admin_client({**self._client, **RECOVERY}).alter_consumer_group_offsets
         # The client gets the limit: a time-out of the future itself would raise an error that is not Kafka's.
         _answered(lambda: alter([wanted], request_timeout=LIMIT_S)[group].result().topic_partitions)
         found = self.read(group, stable)

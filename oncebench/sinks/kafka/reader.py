@@ -23,13 +23,14 @@ from confluent_kafka import (
     Message,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import OffsetSpec
 from kafka.errors import AuthorizationError
 from kafka.errors import KafkaError as CoordinatorError
 
 from oncebench.delivery.errors import ReadError
 from oncebench.kafka_access.acls import PREFIXED, TOPIC, TRANSACTIONAL_ID, Resource, advice
 from oncebench.kafka_repair.addresses import RECOVERY, Repair
+from oncebench.kafka_repair.admin import admin_client
 from oncebench.kafka_repair.offsets import answered
 from oncebench.sinks.kafka.coordinator import Coordinator
 from oncebench.sinks.kafka.names import transactional_ids
@@ -252,7 +253,7 @@ class KafkaReader:
         """Returns offsets; retries while a broker restarts or has only just made the topic."""
         wanted = {TopicPartition(self.topic, number): spec for number in self._partitions}
         # A client of its own: one that is older may have lost its addresses while a broker was away.
-        admin = AdminClient(self._client)
+        admin = admin_client(self._client)
         start = time.monotonic()
         while True:
             answers = admin.list_offsets(wanted, isolation_level=level, request_timeout=REQUEST_S)

@@ -27,7 +27,6 @@ from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 from kafka.errors import KafkaError as WireError
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -51,6 +50,7 @@ from oncebench.delivery.failures.kafka import of_code
 from oncebench.delivery.topics.replicas import Waiting, shortage, warn_if_short_for_good
 from oncebench.delivery.topics.settings import broker_setting, record_limit
 from oncebench.kafka_repair.addresses import RECOVERY
+from oncebench.kafka_repair.admin import admin_client
 from oncebench.sinks.kafka.coordinator import Coordinator, Outcome, Transaction, explain, fence_all
 from oncebench.sinks.kafka.drivers.claims import Claims, fenced_before, holder, note_fenced
 from oncebench.sinks.kafka.drivers.left import LEFT_OPEN
@@ -118,7 +118,7 @@ class KafkaSink(Sink):
         self._quarantine_topic = quarantine_topic
         self._names = Names(sink_id, 0, topic, driver or uuid.uuid4().hex)
         self._transactional = False
-        self._admin = AdminClient({**self._client, **RECOVERY})
+        self._admin = admin_client({**self._client, **RECOVERY})
         self._offsets = Offsets(self._client, topic)
         self._coordinator: Coordinator | None = None
         self._claims: Claims | None = None

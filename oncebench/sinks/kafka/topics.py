@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 from oncebench.delivery import quarantine
 from oncebench.delivery.contract import AT_LEAST_ONCE
 from oncebench.delivery.copies import headers as names
-from oncebench.delivery.topics.check import APPEARS_S, PAUSE_S, READ, WRITE, refuse_unfit
+from oncebench.delivery.topics.check import APPEARS_S, PAUSE_S, QUARANTINE, READ, WRITE, refuse_unfit
 from oncebench.kafka_access.forms import to_spark
 
 # The id that a broker gives for a topic without one (Uuid.ZERO_UUID).
@@ -121,5 +121,5 @@ def refuse_unfit_topics(admin: AdminClient, output: str, rejects: str, guarantee
         KafkaException: the broker does not answer.
     """
     if rejects:
-        refuse_unfit(admin, {rejects: "the quarantine topic"}, limit_s)
+        refuse_unfit(admin, {rejects: QUARANTINE}, limit_s)
     refuse_unfit(admin, {output: _OUTPUT}, limit_s, (WRITE,) if guarantee == AT_LEAST_ONCE else _WITH_MARKERS)

@@ -19,11 +19,13 @@ from oncebench.report.schema import Report
 from oncebench.report.titles import title
 from oncebench.scenario.matrix.families import RANDOM, RANDOM_KILL
 from oncebench.site.pack import Texts, short
+from pipeline.config import RECORDS, SESSIONS
 
 # ALL_STEPS bounds all timelines together: at some 30 bytes a step they take a quarter of the page's size limit. The
 # texts and tables of a thousand different cells take the rest.
 # FEWEST_STEPS per timeline still resolve a fault of ten seconds in a run of minutes. A plot has room for MOST_STEPS.
 ALL_STEPS, FEWEST_STEPS, MOST_STEPS = 8_500, 20, 180
+_EVENTS_PER_ROW = {SESSIONS: EVENTS_PER_ROW, RECORDS: 1}
 MARKS = ("detect", "restart", "first_visible", "caught_up")
 
 
@@ -85,7 +87,7 @@ def _timeline(
         "title": texts.add(title(report)),
         "step": step_s,
         "sent": [_per_s(count, step_s) for count in merged(timeline["sent"], each, sum)],
-        "visible": [_per_s(rows * EVENTS_PER_ROW, step_s) for rows in merged(timeline["visible"], each, sum)],
+        "visible": [_per_s(_events(rows, report), step_s) for rows in merged(timeline["visible"], each, sum)],
         "p50": [short(ms, 3) for ms in merged(timeline["p50_ms"], each, max)],
         "p99": [short(ms, 3) for ms in merged(timeline["p99_ms"], each, max)],
         "lag": merged(timeline["lag"], each, max),
@@ -94,6 +96,12 @@ def _timeline(
             _fault(fault, timeline["start_us"], texts) for fault in report["faults"] if _placed(fault, timeline)
         ],
     }
+
+
+def _events(rows: int | None, report: Report) -> int | None:
+    """The events that were needed for these rows; None: each window has another number of events."""
+    each = _EVENTS_PER_ROW.get(setting_of(report).workload)
+    return None if rows is None or each is None else rows * each
 
 
 def _placed(fault: Mapping[str, Any], timeline: Mapping[str, Any]) -> bool:
@@ -111,5 +119,5 @@ def _fault(fault: Mapping[str, Any], start_us: int, texts: Texts) -> list[Any]:
     return [round((fault["t_us"] - start_us) / 1e6, 1), texts.add(name), fault["lost"], fault["duplicated"], *marks]
 
 
-def _per_s(count: float, step_s: float) -> float | int | None:
-    return short(count / step_s, 3)
+def _per_s(count: float | None, step_s: float) -> float | int | None:
+    return None if count is None else short(count / step_s, 3)

@@ -322,12 +322,6 @@ def test_a_position_read_twice_counts_once() -> None:
     assert audit(make_record(WORLD, final=final)).counts() == {}
 
 
-def test_findings_can_be_written_as_json() -> None:
-    broken = [*without(3), WORLD.rows[7], WORLD.rows[8].changed(total=1), WORLD.rows[9].changed(j=40)]
-    findings = audit(make_record(WORLD, broken))
-    assert json.loads(json.dumps(findings.to_json()))["anomalies"]["LOSS"]["count"] == 1
-
-
 def test_a_hundred_thousand_rows_with_a_thousand_faults_are_counted_exactly() -> None:
     sessions = 5000
     rng = np.random.default_rng(5)

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oncebench.audit.exits import AFTERMATH_US, EXIT_EVENTS, FAILED, KILLED, RANDOM
+from oncebench.audit.exits import AFTERMATH_US, EXIT_EVENTS, FAILED, KILLED
 from oncebench.audit.failures import (
     OF_CHECKPOINTS,
     OF_PROCESSES,
     UNCONFIRMED_US,
     failures_of,
 )
+from oncebench.audit.not_exercised import RANDOM
 from oncebench.audit.python.history.writing_times import writing_times
 from oncebench.audit.python.model import expected_of
 from oncebench.audit.verdict import Judgement, Verdict

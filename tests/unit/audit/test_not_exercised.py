@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from oncebench.audit.not_exercised import by_fault, notes_of, without_a_hit
+from oncebench.audit.not_exercised import RANDOM, by_fault, notes_of, of_random_kills, without_a_hit
 from oncebench.report.faults import faults_of
 
 LOSE, LATE = "before-decision:lose-answer", "after-decision:late-commit:5"
@@ -100,3 +100,27 @@ def test_a_report_has_each_fault_with_its_own_notes_and_without_paths(tmp_path: 
     assert lose["noted"] == ["nemesis-idle: nothing came", "nemesis-idle: nothing came to checkpoint"]
     assert lose["untested"] == [NO_TARGET, f"{NO_TARGET} to checkpoint"]
     assert (late["noted"], late["untested"]) == (["commit-arrived: error_code 0", "refused: no checkpoint"], [])
+
+
+def random_kill(**fields: bool) -> dict[str, Any]:
+    return {"event": RANDOM, "t_us": 500, "landed": None, **fields}
+
+
+def test_an_outage_without_a_held_commit_tested_nothing() -> None:
+    held, missed = random_kill(commit_held=True), random_kill(commit_held=False)
+    assert of_random_kills(2, [held, random_kill()]) == []
+    (why,) = of_random_kills(2, [held, missed])
+    assert why.startswith("1 of 2 random kills: the pipeline committed no transaction in time")
+    assert of_random_kills(3, [missed, missed])[0] == "2 of 3 random kills happened"
+    record: Any = SimpleNamespace(
+        hits=SimpleNamespace(items=[]), timeline=SimpleNamespace(items=[held, missed]),
+        progress=SimpleNamespace(items=[]), cell={"cell": {"faults": []}}, path=Path("run"),
+    )  # fmt: skip
+    assert [bool(kill["untested"]) for kill in faults_of(record)] == [False, True]
+
+
+def test_a_random_kill_without_work_tested_nothing() -> None:
+    busy, idle = random_kill(), random_kill(idle=True)
+    why = "random kills: the pipeline had read and committed everything. Make the load longer"
+    assert of_random_kills(2, [busy, busy]) == []
+    assert of_random_kills(3, [busy, idle, idle]) == [f"2 of 3 {why}"]

@@ -64,6 +64,22 @@ def test_faults_without_effect_are_reported() -> None:
     assert verdict_of(make_record(WORLD, timeline=timeline), JudgedCell(random_kills=3)) == (Verdict.VACUOUS, reason)
 
 
+def test_a_run_whose_outage_held_no_commit_is_vacuous() -> None:
+    kill = {"event": "random-kill", "t_us": 1, "landed": None}
+    for held, verdict in ((True, Verdict.KEPT), (False, Verdict.VACUOUS)):
+        timeline = Lines(({**kill, "commit_held": held}, {"event": "drained"}))
+        found, reasons = verdict_of(make_record(WORLD, timeline=timeline), JudgedCell(random_kills=1))
+        assert (found, "no transaction" in reasons) == (verdict, not held)
+
+
+def test_a_run_whose_random_kill_found_no_work_is_vacuous() -> None:
+    kill = {"event": "random-kill", "t_us": 1, "landed": None}
+    for idle, verdict in ((False, Verdict.KEPT), (True, Verdict.VACUOUS)):
+        timeline = Lines(({**kill, "idle": idle}, {"event": "drained"}))
+        found, reasons = verdict_of(make_record(WORLD, timeline=timeline), JudgedCell(random_kills=1))
+        assert (found, "read and committed everything" in reasons) == (verdict, idle)
+
+
 def test_a_batch_line_without_ends_is_refused_with_the_line_and_what_to_do() -> None:
     with pytest.raises(RecordError) as refused:
         committed_ends([{"kind": "batch", "batch": 3}])

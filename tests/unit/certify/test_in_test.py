@@ -36,6 +36,7 @@ called = {"words": words, "cwd": os.getcwd(), "path": os.environ["PYTHONPATH"]}
 file.with_name("called.json").write_text(json.dumps(called))
 if junit:
     file.write_text(junit)
+    file.with_name("certificate.md").touch()
 print(says)
 sys.exit(code)
 """
@@ -121,6 +122,16 @@ def test_a_scenario_without_an_answer_fails_the_test(
     text = fails(mine, tmp_path)
     assert text.startswith("of_mine.sink:write is not proven to keep exactly-once.\n\nkill-after-call has no answer: ")
     assert "healthy" not in text
+
+
+def test_an_error_that_ended_the_command_is_no_scenario(
+    mine: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = COMMAND.replace('file.with_name("certificate.md").touch()', "pass")
+    xml = junit(Request(GIVEN), [outcome(HEALTHY)], "Kafka died")
+    words = (sys.executable, "-c", command, json.dumps(["oncebench: Kafka died", xml, 1]))
+    monkeypatch.setattr(in_test, "COMMAND", words)
+    assert fails(mine, tmp_path) == "of_mine.sink:write was not certified. Kafka died"
 
 
 @pytest.mark.parametrize(

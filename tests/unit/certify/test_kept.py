@@ -14,7 +14,7 @@ from oncebench.certify.junit import junit
 from oncebench.certify.kept import NONE, STRENGTH, Outcome, keeps, proven, strongest
 from oncebench.certify.request import Request
 from oncebench.certify.scenarios import HEALTHY, SCENARIOS, Scenario, cell_of, chosen, of_own_points
-from oncebench.delivery.failpoints import parse_fault
+from oncebench.delivery.failpoints import POINTS, parse_fault
 
 KILL = Scenario("kill-after-call", "the job is killed", ("after-commit:kill",))
 GIVEN = {
@@ -67,7 +67,7 @@ def test_a_run_without_an_answer_proves_nothing_and_breaks_nothing(silent: Outco
     assert not proven(outcomes)
     assert strongest(outcomes) == "exactly-once"
     assert "not proven" in certificate(Request(GIVEN), outcomes, "")
-    assert ElementTree.fromstring(junit(Request(GIVEN), outcomes)).get("skipped") == "1"
+    assert ElementTree.fromstring(junit(Request(GIVEN), outcomes)).get("errors") == "1"
 
 
 @pytest.mark.parametrize("found", [outcome(), outcome(DUP=60)])
@@ -126,7 +126,20 @@ def test_a_scenario_fails_in_junit_if_it_breaks_the_required_guarantee() -> None
 
 def test_junit_shows_what_xml_cannot_contain() -> None:
     found = ElementTree.fromstring(junit(Request(GIVEN), [Outcome(KILL, failure="\x1b[31mno\x00\udcff")]))
-    assert [each.get("message") for each in found.iter("skipped")] == ["\\x1b[31mno\\x00\\udcff"]
+    assert [each.get("message") for each in found.iter("error")] == ["\\x1b[31mno\\x00\\udcff"]
+    csv = {**GIVEN, "write": "", "format": "c\x02v", "options": {"sep": "\x01"}, "spark": {"spark.x": "\x03"}}
+    (case,) = ElementTree.fromstring(junit(Request(csv), [outcome(HEALTHY)], "\x05")).findall("testcase")[:1]
+    assert case.get("classname") == "Spark's format c\\x02v"
+    assert "--option 'sep=\\x01'" in case.findtext("system-out", "")
+
+
+def test_a_scenario_without_an_answer_and_an_end_without_a_certificate_are_errors_in_junit() -> None:
+    suite = ElementTree.fromstring(junit(Request(GIVEN), [outcome(HEALTHY), Outcome(KILL, failure="died")], "no Java"))
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "0", "2")
+    errors = {case.get("name"): case.find("error") for case in suite.iter("testcase")}
+    assert {name: None if error is None else error.get("message") for name, error in errors.items()} == {
+        "healthy": None, "kill-after-call": "died", "oncebench certify": "no Java",
+    }  # fmt: skip
 
 
 def test_every_scenario_has_a_name_of_its_own_and_faults_that_can_be_read() -> None:
@@ -144,9 +157,26 @@ def test_a_streaming_sink_has_the_scenarios_that_need_no_view_of_its_call() -> N
 
 
 def test_each_failpoint_of_the_sinks_own_becomes_a_scenario() -> None:
-    (found,) = of_own_points(["batch-start", "own-staged", "mid-write", "own-staged"])
-    assert found.name == "kill-at-staged"
+    (found,) = of_own_points([("batch-start", 0), ("own-staged", 3), ("mid-write", 3), ("own-staged", 15)])
+    assert found.name == "kill-at-own-staged"
     assert str(parse_fault(found.faults[0])) == "own-staged:kill"
+    assert cell_of(found, True, "{}", 3).faults == ("own-staged:kill@after=4",)
+
+
+def test_a_failpoint_of_the_first_batches_acts_in_the_last_of_them() -> None:
+    passed = [("own-created", 0), ("own-created", 1), ("own-created", 0), ("own-warm", 9), ("own-late", 10)]
+    faults = {each.name: cell_of(each, True, "{}", 3).faults for each in of_own_points(passed)}
+    assert faults == {
+        "kill-at-own-created": ("own-created:kill@batch=1",),
+        "kill-at-own-warm": ("own-warm:kill@batch=9",),
+        "kill-at-own-late": ("own-late:kill@after=4",),
+    }
+
+
+def test_a_failpoint_of_the_sinks_own_takes_no_name_of_a_scenario() -> None:
+    names = {each.name for each in of_own_points([(f"own-{point}", 12) for point in POINTS])}
+    assert not names & {each.name for each in SCENARIOS}
+    assert len(names) == len(POINTS)
 
 
 def test_a_certificate_names_the_scenarios_that_were_not_run() -> None:

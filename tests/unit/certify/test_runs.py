@@ -106,5 +106,5 @@ def test_an_unknown_scenario_is_refused_before_anything_runs(certify: Callable[.
 def test_a_scenario_of_a_failpoint_that_no_healthy_run_passed_is_refused(
     certify: Callable[..., Iterator[Outcome]],
 ) -> None:
-    with pytest.raises(UserError, match="--only kill-at-staged: there is no such scenario"):
-        list(certify(lambda _: dict(KEPT), "kill-at-staged"))
+    with pytest.raises(UserError, match="--only kill-at-own-staged: there is no such scenario"):
+        list(certify(lambda _: dict(KEPT), "kill-at-own-staged"))

@@ -60,6 +60,13 @@ def test_a_secret_on_the_command_line_is_refused(name: str) -> None:
     assert SECRET not in said
 
 
+def test_a_secret_inside_a_value_on_the_command_line_is_refused() -> None:
+    url = f"sasl.oauthbearer.token.endpoint.url=https://me:{SECRET}@h/"
+    said = refusal("--bootstrap-servers", "b:1", "--kafka-set", url)
+    assert said.startswith("--kafka-set sasl.oauthbearer.token.endpoint.url: it holds a secret")
+    assert SECRET not in said
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

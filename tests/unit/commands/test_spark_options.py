@@ -39,6 +39,7 @@ def test_other_masters_are_refused_in_a_sentence(master: str, said: str) -> None
         ("spark.sql.shuffle.partitions=8", "rest on spark.sql.shuffle.partitions"),
         ("spark.speculation=true", "rest on spark.speculation"),
         ("spark.authenticate.secret=hush", "every user of this machine can read"),
+        ("spark.executorEnv.DSN=postgresql://u:hush@h/d", "every user of this machine can read"),
         ("spark.executor.memory", "is not of the form NAME=VALUE"),
         ("executor.memory=1g", "is not of the form NAME=VALUE"),
     ],

@@ -53,7 +53,7 @@ SETTINGS = {
     "spark.api.mode", "spark.sql.shuffle.partitions", "spark.sql.streaming.queryEvolution", "spark.driver.host",
     "spark.executor.cores", "asyncio.run",
 }  # fmt: skip
-FILES = (".py", ".sh", ".conf", ".properties", ".json")
+FILES = (".py", ".sh", ".conf", ".properties", ".json", ".yaml")
 PROGRAMS = {"kafka-acls.sh": {"--bootstrap-server", "--add", "--allow-principal", "--operation", "--topic", "--group",
                               "--transactional-id", "--resource-pattern-type", "--cluster"},
             "kafka-consumer-groups.sh": {"--bootstrap-server", "--describe", "--members", "--all-groups"},

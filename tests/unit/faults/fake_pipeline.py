@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ class Attempt:
     returncode: int | None = None
     others: tuple[int, ...] = ()
     left: list[frozenset[int]] = field(default_factory=list)
+    log: Path = Path(os.devnull)
 
     def kill_session(self) -> None:
         self.returncode = -9 if self.alive else self.returncode

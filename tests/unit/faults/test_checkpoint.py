@@ -41,7 +41,22 @@ def test_flip_state_is_idle_without_state_and_kills_nothing(world: World) -> Non
     assert injection is not None
     run(injection(world.context("flip-state"), 0.0), world)
     assert world.events == ["nemesis-idle", "pipeline-continued"]
-    assert world.whys == ["the state store has written nothing yet"]
+    assert world.whys == ["the state store has written nothing yet that a restart reads"]
+
+
+def test_flip_state_leaves_the_files_of_an_open_batch_which_no_start_reads(world: World) -> None:
+    folder = world.folder / "checkpoint"
+    shutil.rmtree(folder / "state")
+    for version in (10, 11, 12):
+        for partition in "01":
+            file = folder / "state" / "0" / partition / f"{version}.changelog"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(b"x" * (version + int(partition)))
+    (folder / "offsets" / "11").write_text("an open batch, which has written version 12")
+    assert checkpoint.newest_state_file(folder) == folder / "state" / "0" / "1" / "11.changelog"
+    shutil.rmtree(folder / "commits")
+    with pytest.raises(checkpoint.NothingThereError, match="Spark's commits has no entry yet"):
+        checkpoint.newest_state_file(folder)
 
 
 def test_an_unrefused_damage_stays(world: World) -> None:

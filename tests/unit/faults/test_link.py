@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,8 @@ from oncebench.servers.kafka.topics import Kafka
 from oncebench.servers.proxy.framing import END_TXN, PRODUCE, KafkaFraming
 from oncebench.servers.proxy.tcp import Catch, Proxy
 from tests.unit.faults.fake_pipeline import World, run
+from tests.unit.servers.test_proxy import Server as KafkaServer
+from tests.unit.servers.test_proxy import ask, connected, kafka_answer, kafka_request
 
 AT_IT = 51  # CONCURRENT_TRANSACTIONS: try again
 NO_LEADER = 6  # NOT_LEADER_OR_FOLLOWER: ask another broker
@@ -201,6 +204,31 @@ def test_a_cut_link_is_mended_at_the_end_of_the_run(tmp_path: Path, cut: Any, cu
     assert (proxy.said, context.held, world.attempts[0].thawed) == (["cut"], True, 1)
     injection.close() if cut_short else run(injection, polls=10**6)
     assert (proxy.said, context.held) == (["cut", "mend"], False)
+
+
+def test_no_repeat_of_a_held_commit_arrives_however_late_the_client_is_killed(tmp_path: Path) -> None:
+    _, context = world_with_link(tmp_path, None)
+    with closing(KafkaServer()) as server, closing(Proxy(KafkaFraming())) as proxy, proxy.open(server.port):
+        servers = {link_to("kafka"): proxy}
+        with connected(proxy) as first:
+            # the first commit comes while the run waits for it
+            def sent_once() -> bool:
+                if first.fileno() >= 0:
+                    first.sendall(kafka_request(END_TXN, 1))
+                    first.close()
+                return False
+
+            with link.commit_held(servers, context.config, 20.0, sent_once) as held:
+                for number in range(2, 5):
+                    with connected(proxy) as client:
+                        assert ask(client, kafka_request(END_TXN, number)) == b""
+                proxy._opened()._loop.call_soon_threadsafe(time.sleep, 0.2)  # a busy proxy reads the last one later
+                with connected(proxy) as client:
+                    client.sendall(kafka_request(END_TXN, 5))
+        assert (held, server.came) == ({"commit_held": True}, [])
+        with connected(proxy) as successor:
+            assert ask(successor, kafka_request(END_TXN, 6)) == kafka_answer(6)
+        assert server.came == [kafka_request(END_TXN, 6)]
 
 
 class Server:

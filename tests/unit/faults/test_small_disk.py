@@ -159,15 +159,53 @@ def test_the_disk_has_room_again_after_a_death_or_the_seconds(
 
     monkeypatch.setattr(disk, "fill", filled)
     world = World(tmp_path)
+    world.attempts[0].log = log = tmp_path / "pipeline.log"
+    log.touch()
     context = world.context("fill-output")
     injection = disk.fill_disk(context, 3600.0 if dies else 0.001, folder=disk.OUTPUT)
     next(injection)
     assert ((tmp_path / BALLAST).exists(), context.held, world.attempts[0].thawed) == (True, True, 1)
     world.attempts[0].alive = not dies
+    log.write_text("OSError: [Errno 28] No space left on device\n")
     run(injection, polls=10**6)
     assert ((tmp_path / BALLAST).exists(), context.held) == (False, False)
     idle = [] if dies else ["nemesis-idle"]
     assert world.events == ["disk-full", "pipeline-continued", "disk-has-room", *idle]
+
+
+@pytest.mark.parametrize(
+    ("last", "named"),
+    [
+        ("stopped: the disk is full. Make room on the disk", True),
+        ("java.io.IOException: No space left on device", True),
+        ("sqlite3.OperationalError: database or disk is full", True),
+        ("stopped: Kafka does not answer", False),
+        ("", False),  # SIGKILL by the kernel, which was out of memory
+    ],
+)
+@pytest.mark.parametrize("folder", [disk.OUTPUT, disk.BROKER])
+def test_a_death_for_another_reason_is_none_of_the_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, last: str, named: bool
+) -> None:
+    monkeypatch.setattr(disk, "fill", lambda _place: tmp_path / BALLAST)
+    log = tmp_path / "a.log"
+    log.write_text("No space left on device: an earlier fault\n")
+    world, broker = World(tmp_path, words=last), Broker(log=log)
+    world.attempts[0].log = log
+    context = world.context("fill", broker)
+    injection = (
+        disk.fill_broker_disk(context, 3600.0)
+        if folder == disk.BROKER
+        else disk.fill_disk(context, 3600.0, folder=folder)
+    )
+    (tmp_path / BALLAST).write_text("full")
+    next(injection)
+    with log.open("a") as file:
+        file.write(last)
+    world.attempts[0].alive = broker.alive = False
+    run(injection)
+    assert ("nemesis-idle" in world.events) is not named
+    assert named or all("does not name the full disk" in why for why in world.whys)
 
 
 @pytest.mark.parametrize("folder", [disk.OUTPUT, disk.BROKER])
@@ -203,6 +241,7 @@ class Broker:
 
     alive: bool = True
     starts: int = 0
+    log: Path = Path(os.devnull)
 
     def restart(self) -> None:
         self.alive, self.starts = True, self.starts + 1
@@ -218,11 +257,13 @@ def test_a_broker_with_a_full_disk_serves_again_however_the_fault_ends(
         return tmp_path / BALLAST
 
     monkeypatch.setattr(disk, "fill", filled)
-    world, broker = World(tmp_path), Broker()
+    world, broker = World(tmp_path), Broker(log=tmp_path / "kafka.log")
+    broker.log.touch()
     context = world.context("fill-broker", broker)
     injection = disk.fill_broker_disk(context, 0.001 if ends == "survives" else 3600.0)
     next(injection)
     assert ((tmp_path / BALLAST).exists(), context.held, world.attempts[0].thawed, broker.starts) == (True, True, 1, 0)
+    broker.log.write_text("java.io.IOException: No space left on device\n")
     broker.alive = ends != "halts"
     injection.close() if ends == "cut short" else run(injection, polls=10**6)
     assert ((tmp_path / BALLAST).exists(), context.held, broker.alive, broker.starts) == (False, False, True, 1)

@@ -34,18 +34,18 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> Checked:
         found.extend((topic, tuple(rights)) for topic in topics)
 
     monkeypatch.setattr(query, "refuse_unfit", check)
-    monkeypatch.setattr(query, "refuse_compacted", lambda _admin, topic, _use: found.append((topic, "compacted")))
+    monkeypatch.setattr(query, "refuse_unfit_quarantine", lambda _admin, topic, _limit_s: found.append((topic, "fit")))
     return found
 
 
 def test_the_input_topic_must_be_readable(checked: Checked) -> None:
     query._refuse_unfit_quarantine(BAD, "mine")
-    assert checked == [("orders", (READ,)), ("orders-bad", (WRITE,)), ("orders-bad", "compacted")]
+    assert checked == [("orders", (READ,)), ("orders-bad", "fit")]
 
 
 def test_a_query_that_reads_no_topic_names_none(checked: Checked) -> None:
     query._refuse_unfit_quarantine(Quarantine("orders-bad", "", BAD.client), "mine")
-    assert checked == [("orders-bad", (WRITE,)), ("orders-bad", "compacted")]
+    assert checked == [("orders-bad", "fit")]
 
 
 def test_its_own_cluster_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

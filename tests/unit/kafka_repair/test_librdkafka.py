@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import logging
+import time
 from typing import Any
 
 import pytest
@@ -12,6 +14,8 @@ from confluent_kafka.admin import AdminClient
 from oncebench.kafka_repair import fatal, librdkafka
 from oncebench.kafka_repair.librdkafka import handle_of
 from tests.unit.kafka_repair.ended import NOWHERE, ended
+
+SOME_ATTEMPTS_S = 1.0  # at 100 ms
 
 
 @pytest.mark.parametrize("kind", [Producer, Consumer, AdminClient])
@@ -39,3 +43,34 @@ def test_a_producer_keeps_its_reason_after_it_was_raised() -> None:
     reason = fatal.reason_of(producer)
     assert reason is not None
     assert reason.args[0].code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED
+
+
+class Lines:
+    """A logger that counts the debug lines of a client."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def log(self, level: int, *_line: object) -> None:
+        self.number += level == logging.DEBUG
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_client_whose_debug_has_ended_writes_no_more_of_it(ended: bool) -> None:
+    lines = Lines()
+    producer = Producer(
+        {**NOWHERE, "log_level": 7, "debug": "broker", "logger": lines, "reconnect.backoff.max.ms": 100}
+    )
+    while not lines.number:
+        producer.poll(0.05)
+    if ended:
+        librdkafka.end_debug(producer)
+        producer.poll(0)  # what was written before
+        lines.number = 0
+        time.sleep(SOME_ATTEMPTS_S)
+        producer.poll(0)
+        assert lines.number == 0
+    else:
+        lines.number = 0
+        while not lines.number:  # each attempt to connect writes some
+            producer.poll(0.05)

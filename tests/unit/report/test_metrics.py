@@ -41,6 +41,16 @@ def test_a_p99_without_a_session_above_it_is_none(n: int | None, expected: bool)
     assert figure(report, BY_NAME["p50_ms"]) == 300.0
 
 
+@pytest.mark.parametrize(("workload", "n"), [("sessions", 2000), ("windows", 100), ("records", 100)])
+def test_a_p99_needs_a_hundred_latencies_of_its_workload(workload: str, n: int) -> None:
+    def p99(n: int) -> float | None:
+        return figure(
+            measured(rate=1000.0, workload=workload) | {"latency_ms": {"p99": 500.0, "n": n}}, BY_NAME["p99_ms"]
+        )
+
+    assert (p99(n - 1), p99(n)) == (None, 500.0)
+
+
 @pytest.mark.parametrize(
     ("restart", "gap", "seen_s"),
     [(5000.0, 9000.0, 0.3), (None, 9000.0, 9.0), (None, None, 0.3)],  # killed, outlived, an older report

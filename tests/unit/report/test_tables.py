@@ -121,6 +121,8 @@ def test_a_missing_percentile_has_its_reason_below_the_table() -> None:
     assert "p95 ms" in table and "p99 ms" not in table
     assert notes == "p99 is missing for 1 run: it needs 100 sessions after the warm-up (give a longer --duration).\n"
     assert "p99 is missing for 2 runs: " in tables.markdown([few, report(), few])
+    windows = {**few, "latency_ms": {**few["latency_ms"], "n": 99}, "config": {"workload": "windows"}}
+    assert "it needs 100 windows after" in tables.markdown([windows])
     assert "missing" not in tables.markdown([report()])
     assert "missing" not in tables.markdown([{**few, "verdict": "broken"}])
     flat_out = tables.markdown([report(config={"rate": "max"})])

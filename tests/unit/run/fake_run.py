@@ -51,7 +51,7 @@ class FakeSupervisor:
     def running(self) -> bool:
         return self.is_running
 
-    def begin_random_kills(self) -> None:
+    def begin_random_kills(self, _work: object) -> None:
         pass
 
     def hasten_random_kill(self) -> None:

@@ -82,6 +82,15 @@ def test_an_engine_without_batches_reports_its_position(tmp_path: Path) -> None:
     assert (progress.position, progress.batch) == ({"0": 600, "1": 400}, {})
 
 
+def test_the_time_of_the_newest_batch_outlasts_a_line_without_time(tmp_path: Path) -> None:
+    progress = RunProgress(tmp_path, 10.0)
+    timed = {**batch(10), "duration_ms": {"triggerExecution": 1500}}
+    recovered = {**batch(10), "duration_ms": {}, "recovered": True}
+    write(tmp_path, "progress.jsonl", {**batch(5), "duration_ms": {"triggerExecution": 900}}, timed, recovered)
+    progress.update()
+    assert progress.batch_s == 1.5
+
+
 def test_the_last_row_is_the_newest_of_all_observers(tmp_path: Path) -> None:
     progress = RunProgress(tmp_path, None, observers=2)
     assert progress.last_row_us == 0

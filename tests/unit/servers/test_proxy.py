@@ -214,6 +214,21 @@ def test_a_held_request_is_never_sent_after_forget_or_cut(
     assert (catch.answer, server.came) == (None, [])
 
 
+def test_a_withheld_request_never_arrives_and_neither_do_its_repeats(proxy: Proxy, server: Server) -> None:
+    catch = Catch(end_txn, withheld=True)
+    proxy.catch(catch)
+    for number in range(1, 4):
+        with connected(proxy) as client:
+            assert ask(client, kafka_request(PRODUCE, number)) == kafka_answer(number)
+            assert ask(client, kafka_request(END_TXN, number)) == b""
+    assert (catch.request, catch.answer) == (kafka_request(END_TXN, 1), None)
+    wait_for(lambda: proxy.connections == 0)
+    proxy.forget(catch)
+    with connected(proxy) as client:
+        assert ask(client, kafka_request(END_TXN, 9)) == kafka_answer(9)
+    assert server.came == [*(kafka_request(PRODUCE, number) for number in range(1, 4)), kafka_request(END_TXN, 9)]
+
+
 def test_a_forgotten_catch_lets_the_request_pass(proxy: Proxy) -> None:
     catch = Catch(end_txn)
     proxy.catch(catch)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sysconfig
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +14,15 @@ import pytest
 
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.sinks.black_box import reader as reading
-from oncebench.sinks.black_box.names import UserMistake
+from oncebench.sinks.black_box.names import UserMistake, refuse_taken_names
 from oncebench.sinks.black_box.reader import BlackBoxReader, Functions, TooSlow, Unreadable, new_rows
 from oncebench.sinks.black_box.suite import SUITE_SINKS
 from oncebench.sinks.reader import NotAnsweredError, rows_of
 from oncebench.sinks.suite import Place
 from pipeline.rows import KEY, SCHEMA
+from tests import ROOT
+
+LIBRARIES = ("stdlib", "purelib")
 
 MODULE = """
 import decimal, os, pathlib
@@ -134,6 +139,27 @@ def test_a_file_that_would_replace_a_module_of_ours_is_refused(
     ) as refused:
         opened[0].check()
     assert str(folder) in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["pipeline/__init__.py", "random.py", "kafka.py"])
+def test_a_file_on_pythonpath_that_would_replace_a_module_of_ours_is_refused(
+    name: str, folder: Path, opened: list[Functions], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = folder / "src"
+    (source / name).parent.mkdir(parents=True)
+    (source / name).touch()
+    # After the real ones, so that the process of the functions starts.
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((*(sysconfig.get_path(each) for each in LIBRARIES), str(source))))
+    opened.append(Functions(target(folder)))
+    with pytest.raises(
+        UserMistake, match=f"{name.removesuffix('/__init__.py')} has the name of .* Rename it"
+    ) as refused:
+        opened[0].check()
+    assert str(refused.value).endswith(f"take {source} out of PYTHONPATH.")
+
+
+def test_a_folder_of_installed_packages_may_be_on_pythonpath() -> None:
+    refuse_taken_names(*(Path(sysconfig.get_path(name)) for name in LIBRARIES), ROOT)
 
 
 @pytest.mark.parametrize("name", ["tools.py", "tests/__init__.py", "kafka/settings.txt"])

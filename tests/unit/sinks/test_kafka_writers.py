@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 import time
@@ -23,6 +24,7 @@ from oncebench.sinks.kafka import writers
 from oncebench.sinks.kafka.coordinator import Transaction
 from oncebench.sinks.kafka.names import Names
 from oncebench.sinks.kafka.rows import append
+from oncebench.sinks.kafka.rows import transactional as transactional_rows
 from oncebench.sinks.kafka.rows.append import Appender
 from oncebench.sinks.kafka.rows.marking import Marker
 from oncebench.sinks.kafka.rows.produce import Reports, Target, abort_reason, flush, refused
@@ -283,6 +285,23 @@ def test_librdkafka_logs_a_lost_connection_as_fail() -> None:
         while transactional._failures == 0 and time.monotonic() < deadline:
             producer.poll(0.05)
         assert transactional._failures > 0  # the server still listens: no attempt to connect has failed
+
+
+def test_a_producer_that_is_not_used_again_ends_its_debug_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its broker's thread may write them for ever, and nobody reads them."""
+    ended_debug: list[object] = []
+    monkeypatch.setattr(transactional_rows, "end_debug", ended_debug.append)
+    transactional = Transactional.__new__(Transactional)
+    transactional._failures, transactional.sound, transactional.producer = (
+        0,
+        True,
+        Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}),
+    )
+    transactional.look()
+    assert not ended_debug
+    transactional.log(logging.DEBUG, "%s", "DESTROY", "127.0.0.1:1/1: removed")
+    transactional.look()
+    assert ended_debug == [transactional.producer]
 
 
 @pytest.fixture

@@ -90,6 +90,14 @@ def test_faults_and_marks_are_in_seconds_after_the_start() -> None:
     assert len(timeline["faults"]) == sum(fault["hit"] for fault in made["faults"])
 
 
+@pytest.mark.parametrize(("workload", "times"), [("sessions", 5), ("records", 1), ("windows", None)])
+def test_visible_events_are_those_of_the_workload(workload: str, times: int | None) -> None:
+    made = faulted()
+    made["timeline"] |= {"step_s": 1.0, "sent": [40.0], "visible": [8], "p50_ms": [None], "p99_ms": [None], "lag": [0]}
+    (timeline,) = drawn({**made, "config": {**made["config"], "workload": workload}})
+    assert timeline["visible"] == [times and 8 * times]
+
+
 def test_timeline_without_a_start_has_no_marks() -> None:
     made = faulted()
     made["timeline"] = {name: value for name, value in made["timeline"].items() if name != "start_us"}

@@ -28,22 +28,29 @@ from pyiceberg.exceptions import (
     UnauthorizedError,
 )
 from sqlalchemy.exc import SQLAlchemyError
+from strictyaml import YAMLError
 
 from oncebench.delivery.errors import DeliveryFailed, RefusedStart
 from oncebench.delivery.failures.cause import UNKNOWN, Cause, permanent, transient
 from oncebench.delivery.failures.sqlite import of_error as of_sqlite
 from oncebench.delivery.failures.system import passes
+from oncebench_iceberg.catalogs.login import NoToken
 from oncebench_iceberg.catalogs.objects import of_file_error
 from oncebench_iceberg.catalogs.place import Place
 
 NO_TABLE = (NoSuchTableError, NoSuchNamespaceError)
-CATALOG_ERRORS = (SQLAlchemyError, OSError, RESTError, *NO_TABLE, ValidationError, pa.ArrowException)
+# pyiceberg raises NotImplementedError for the answer 501, and for a request that the catalog's list of requests lacks.
+CATALOG_ERRORS = (
+    SQLAlchemyError, OSError, RESTError, *NO_TABLE, ValidationError, pa.ArrowException, NotImplementedError,
+)  # fmt: skip
 
 _AWAY = transient("the REST catalog did not answer", "Check that it runs and that its address is right")
 _LOGIN = permanent(
     "the REST catalog does not accept the login",
-    "Set PYICEBERG_CATALOG__DEFAULT__TOKEN or PYICEBERG_CATALOG__DEFAULT__CREDENTIAL in the job's environment",
+    "Set PYICEBERG_CATALOG__DEFAULT__TOKEN or PYICEBERG_CATALOG__DEFAULT__CREDENTIAL in the job's environment, or "
+    "correct the part auth of .pyiceberg.yaml",
 )
+_LOGIN_STATUS = (400, 401, 403)  # by OAuth2 (RFC 6749, 5.2); a server that is away or overloaded gives others
 # Answers of a REST catalog.
 ANSWERS: Mapping[type[BaseException], Cause] = {
     CommitStateUnknownException: transient("the REST catalog failed, and may have taken the commit"),
@@ -53,8 +60,14 @@ ANSWERS: Mapping[type[BaseException], Cause] = {
     UnauthorizedError: _LOGIN,
     AuthorizationExpiredError: _LOGIN,
     OAuthError: _LOGIN,
+    NoToken: transient(
+        "no token for the REST catalog could be fetched", "Look at the part auth of .pyiceberg.yaml and what it names"
+    ),
     ForbiddenError: permanent(
         "the REST catalog forbids this to the job's user", "Give that user the right to read and change the table"
+    ),
+    NotImplementedError: permanent(
+        "the REST catalog does not offer this request", "Take a catalog that lets its clients make and change tables"
     ),
     BadRequestError: permanent("the REST catalog does not understand the request", "Look at its log and its version"),
 }
@@ -68,7 +81,8 @@ def first_line(error: BaseException) -> str:
 def cause_of(error: BaseException) -> Cause:
     """Returns what is known about an error of a disk, an object store, the catalog's file, or a REST catalog."""
     if isinstance(error, requests.RequestException):  # an OSError without errno
-        return _AWAY
+        # pyiceberg converts the catalog's own answers, so this one is of the server of the login.
+        return _LOGIN if error.response is not None and error.response.status_code in _LOGIN_STATUS else _AWAY
     if isinstance(error, OSError):
         return of_file_error(error)
     original = getattr(error, "orig", None)
@@ -106,7 +120,7 @@ def start_without_loss(place: Place) -> Iterator[None]:
     except CATALOG_ERRORS as error:
         kind = DeliveryFailed if may_pass(error) else RefusedStart
         raise kind(f"No row was read or written: {described(error, place, place.remedy)}") from error
-    except (ValueError, ImportError) as error:  # pyiceberg's errors of table properties and of its configuration
+    except (ValueError, ImportError, YAMLError) as error:  # of table properties, and of pyiceberg's configuration
         raise RefusedStart(
             f"No row was read or written: pyiceberg cannot use the Iceberg table {place}: {first_line(error)}. Correct "
             "that table property or setting, then start again."

@@ -48,8 +48,8 @@ class LocalPlace:
         path = Path(text).absolute()
         if is_uri(text):
             raise RefusedStart(
-                f"{text} is a URI of no catalog. Give a folder that every task can reach, and the table: "
-                "/data/warehouse/NAMESPACE.TABLE. A REST catalog is named as https://HOST:PORT/PATH/NAMESPACE.TABLE."
+                f"{without_login(text)} is a URI of no catalog. Give a folder that every task can reach, and the "
+                "table: /data/warehouse/NAMESPACE.TABLE. A REST catalog is named as https://HOST:PORT/PATH/NAMESPACE.TABLE."
             )
         if not is_table(path.name):
             raise RefusedStart(
@@ -113,6 +113,12 @@ class LocalPlace:
 def is_table(name: str) -> bool:
     """Whether a name is `namespace.table`."""
     return "." in name and all(name.split("."))
+
+
+def without_login(text: str) -> str:
+    """Returns a URI for a message: without everything between its scheme and its last @, which may be a login."""
+    scheme, colon, rest = text.partition(":")
+    return f"{scheme}://{rest.rpartition('@')[2].lstrip('/')}" if colon and "@" in rest else text
 
 
 def folder_of(location: str) -> Path | None:

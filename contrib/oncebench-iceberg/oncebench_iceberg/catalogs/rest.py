@@ -6,7 +6,8 @@ The address and the warehouse's name are parts of the place's text. pyiceberg's 
     PYICEBERG_CATALOG__DEFAULT__TOKEN=...          a token
     PYICEBERG_CATALOG__DEFAULT__CREDENTIAL=id:key  a login that pyiceberg exchanges for tokens (OAuth2)
 
-Promise: no secret is in a place, in its text or in a message. Each request ends within READ_S.
+Promise: no secret is in a place, in its text or in a message. Each request ends within READ_S, also one for a token of
+OAuth2. Logins by Google and Entra have the time-outs of their own libraries.
 
 What can go wrong: the catalog does not answer (`requests.RequestException`), or refuses (`RESTError`).
 """
@@ -25,13 +26,15 @@ from pyiceberg.utils.config import Config, merge_config
 from requests import Session
 
 from oncebench.delivery.errors import RefusedStart
-from oncebench_iceberg.catalogs.local import CATALOG_NAME, is_table
+from oncebench_iceberg.catalogs.local import CATALOG_NAME, is_table, without_login
+from oncebench_iceberg.catalogs.login import Login
 
 SCHEMES = ("http", "https")
 # A catalog on the other side of the world accepts a connection within a second.
 CONNECT_S = 10.0
 # A commit with thousands of snapshots takes seconds. pyiceberg itself waits for ever.
 READ_S = 30.0
+TIMES = (CONNECT_S, READ_S)
 # A load takes the catalog some ms of computing, so a reader does not ask as often as it looks at a file.
 POLL_S = 0.05
 # The suite's own catalog, or one that the user runs for a test.
@@ -71,7 +74,7 @@ class RestPlace:
         options = parse_qs(parts.query, keep_blank_values=True)
         warehouse = options.pop("warehouse", [""])
         if not parts.netloc or not is_table(table) or options or len(warehouse) != 1 or parts.fragment:
-            where = f"{parts.scheme}://{parts.netloc}{parts.path}"  # other options may be secrets
+            where = without_login(f"{parts.scheme}://{parts.netloc}{parts.path}")  # other options may be secrets
             raise RefusedStart(f"{where} names no table of a REST catalog. Name the table as {_FORM}.")
         return RestPlace(f"{parts.scheme}://{parts.netloc}{path}", table, warehouse[0])
 
@@ -132,6 +135,11 @@ class _TimedCatalog(RestCatalog):  # type: ignore[misc]  # mypy sees no types of
     def _config_headers(self, session: Session) -> None:
         # pyiceberg calls this first with each new session, also before it logs in.
         session.request = partial(  # type: ignore[method-assign]
-            session.request, timeout=(CONNECT_S, READ_S), proxies={"no_proxy": _no_proxy()}
+            session.request, timeout=TIMES, proxies={"no_proxy": _no_proxy()}
         )
         super()._config_headers(session)
+
+    def _create_session(self) -> Session:
+        session: Session = super()._create_session()
+        session.auth = Login(self._auth_manager, TIMES)
+        return session

@@ -51,7 +51,7 @@ class Evidence:
             texts = map(without_spaces, of_timers["value"].to_pylist())
             never_ended |= set(zip(of_timers["key"].to_pylist(), texts, strict=True))
         return Evidence(
-            batch_ends(record.progress.items),
+            list(known_ends(record.progress.items).values()),
             frozenset(copied),
             frozenset(never_ended),
             record.cell.get("session_timeout_ms", EARLIER_TIMEOUT_MS),
@@ -76,22 +76,22 @@ def held_text(held: Mapping[int, int]) -> bytes:
     return b'{"values":{%s}}' % b",".join(b'"%d":%d' % each for each in sorted(held.items()))
 
 
-def batch_ends(progress: Iterable[Mapping[str, Any]]) -> list[Mapping[int, int]]:
-    """Returns the end offsets of the batches, by number.
+def known_ends(progress: Iterable[Mapping[str, Any]]) -> dict[int, Mapping[int, int]]:
+    """Returns the end offsets of the batches, ordered by number.
 
-    A number with two different ends is left out: the checkpoint was lost or rolled back in between. Its events then
-    count as part of the next batch.
+    A number with two different ends belongs to two batches and is left out: the checkpoint was lost or rolled back in
+    between.
     """
     ends: dict[int, Mapping[str, int]] = {}
     twice = set()
     for line in progress:
         if line["kind"] == BATCH and ends.setdefault(line["batch"], line["end_offsets"]) != line["end_offsets"]:
             twice.add(line["batch"])
-    return [
-        {int(partition): end for partition, end in ends[number].items()}
+    return {
+        number: {int(partition): end for partition, end in ends[number].items()}
         for number in sorted(ends)
         if number not in twice
-    ]
+    }
 
 
 NO_EVIDENCE = Evidence()

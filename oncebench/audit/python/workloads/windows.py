@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from oncebench.audit.python.events import VALID
-from oncebench.audit.python.history.evidence import batch_ends
+from oncebench.audit.python.history.evidence import known_ends
 from oncebench.audit.python.history.reading_order import batches_of
 from oncebench.audit.python.model import Events, Expected, Invalid, Parts, numbered, read_in_order, take
 from oncebench.audit.python.records import Ints, offsets_of, partitions_of
@@ -61,7 +61,7 @@ def expected_windows(record: Record) -> Expected:
     expected = np.flatnonzero(~late & (start_us <= record.ledger.scheduled_us.max(initial=0)))
     others = np.flatnonzero(np.isin(np.arange(len(pairs)), expected, invert=True))
     ended_us = start_us[expected] + WINDOW_US
-    last = _last_of_returning_batch(events, ended_us, batch_ends(record.progress.items))
+    last = _last_of_returning_batch(events, ended_us, list(known_ends(record.progress.items).values()))
     refused = np.flatnonzero(read.reason != VALID)
     return Expected(
         session_keys=[names[at] for at in expected.tolist()],

@@ -14,13 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from confluent_kafka.admin import AdminClient
-
 from oncebench.delivery.contract import Mark, SinkSettings
 from oncebench.delivery.errors import CommitUncertain, RefusedStart
 from oncebench.delivery.topics.replicas import Waiting
 from oncebench.delivery.transactions.left import ENDING, HANGING, OPEN, Left
 from oncebench.kafka_repair.addresses import RECOVERY
+from oncebench.kafka_repair.admin import admin_client
 from oncebench.sinks.kafka.coordinator import Coordinator, Outcome, Transaction, explain, fence_all
 from oncebench.sinks.kafka.hanging_transactions import (
     AT_WORK,
@@ -61,7 +60,7 @@ class KafkaTransactions:
         self._client = dict(settings.kafka)
         self._topic, self._partitions = str(settings.output["output"]), settings.partitions
         self._names = Names(settings.sink_id, 0, self._topic, settings.driver)
-        self._admin = AdminClient({**self._client, **RECOVERY})
+        self._admin = admin_client({**self._client, **RECOVERY})
         self._offsets = Offsets(self._client, self._topic)
         self._coordinator = Coordinator.of(self._client)
 

@@ -18,6 +18,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError, for_code
 
 from oncebench.delivery.topics.settings import producer_sizes
 from oncebench.kafka_repair.addresses import RECOVERY
+from oncebench.kafka_repair.librdkafka import end_debug
 from oncebench.sinks.kafka.coordinator import NONE, Coordinator, Outcome, Transaction, answered
 from oncebench.sinks.kafka.drivers.claims import stop_if_older
 from oncebench.sinks.kafka.markers import read
@@ -79,8 +80,14 @@ class Transactional:
             _log.log(level, form, facility, *more)
 
     def look(self) -> None:
-        """Serves `log`, so `sound` is up to date."""
+        """Serves `log`, so `sound` is up to date.
+
+        If a call waits for a broker that librdkafka has removed, that broker's thread writes a debug line each
+        millisecond. Nobody reads them later, and each takes more time than the one before.
+        """
         self.producer.poll(0)
+        if not self.sound:
+            end_debug(self.producer)
 
     @property
     def transaction(self) -> Transaction:

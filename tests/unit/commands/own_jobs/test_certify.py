@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -76,6 +77,8 @@ def test_a_mistake_is_named_before_anything_starts(arguments: tuple[str, ...], s
     ("setting", "says"),
     [
         ("spark.hadoop.fs.s3a.secret.key=hush", "every user of this machine can read a secret in a command line"),
+        ("spark.mongodb.connection.uri=mongodb://u:hush@h", "can read a secret in a command line"),
+        ("spark.cosmos.accountKey=hush", "can read a secret in a command line"),
         ("spark.speculation=true", "rest on spark.speculation as the pipeline sets it. Remove it from --spark"),
     ],
 )
@@ -98,11 +101,70 @@ def test_a_password_of_a_format_comes_from_the_environment_only(folder: Path, mo
         assert isinstance(found.exception, UserError), found.exception
         assert "--option 'dbPassword=$MY_SECRET'" in str(found.exception)
         assert secret not in str(found.exception)
+    monkeypatch.setenv("MINE", "hush")
     assert (
         "dbPassword=$MINE"
         in certify(*words, "dbPassword=$MINE").output
         + next((folder / "results" / "local" / "tables").glob("*.md")).read_text()
     )
+
+
+@pytest.mark.parametrize(
+    ("option", "instead"),
+    [
+        ("url=jdbc:postgresql://h/db?user=u&password=hush", "url=jdbc:postgresql://h/db?user=u&password=$MY_SECRET"),
+        ("connection.uri=mongodb://u:hush@h", "connection.uri=mongodb://u:$MY_SECRET@h"),
+        ("kafka.sasl.jaas.config=x required password='hush';", "kafka.sasl.jaas.config=$MY_SECRET"),
+        ("apiKey=hush", "apiKey=$MY_SECRET"),
+    ],
+)
+def test_a_secret_inside_a_value_is_refused_with_the_option_to_give_instead(option: str, instead: str) -> None:
+    found = certify("--format", "x", "--reader", "mine:read", "--option", option)
+    assert isinstance(found.exception, UserError), found.exception
+    assert f"--option '{instead}'" in str(found.exception)
+    assert "hush" not in str(found.exception)
+    assert found.exception.exit_code == ExitCode.USAGE
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["url=jdbc:postgresql://h/db?user=u&password=$MINE", "path=${ONCEBENCH_OUTPUT}/$ONCEBENCH_RUN",
+     "key=partitionKey=id", "sep=$", "text=$$HOME_OF_ME", "kafka.bootstrap.servers=$ONCEBENCH_KAFKA"],
+)  # fmt: skip
+def test_a_usual_option_is_taken(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "run_all", lambda *_: iter(()))
+    monkeypatch.setattr(command, "check", lambda *_: None)
+    monkeypatch.setenv("MINE", "hush")
+    assert f"--option {shlex.quote(option)}" in _page_of(
+        certify("--format", "x", "--reader", "mine:read", "--option", option)
+    )
+
+
+def _page_of(found: Any) -> str:
+    assert found.exit_code == 1, found.exception
+    return next(Path("results/local/tables").glob("*.md")).read_text()
+
+
+def test_a_variable_that_is_not_set_is_named_at_the_start(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "run_all", lambda *_: pytest.fail("a run was started"))
+    monkeypatch.delenv("DB_PASSWRD", raising=False)
+    found = certify("--format", "x", "--reader", "mine:read", "--option", "password=$DB_PASSWRD")
+    assert isinstance(found.exception, UserError), found.exception
+    assert str(found.exception).startswith("--option password: the environment variable DB_PASSWRD is not set. Set it")
+    assert found.exception.exit_code == ExitCode.USAGE
+    assert [path.name for path in folder.iterdir()] == ["mine.py"]
+
+
+def test_an_error_of_the_user_shows_no_secret_anywhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DB_PASSWORD", "hush-hush")
+    text = "mine:read did not return the rows: no answer from /rows?api_key=hush, user hush-hush"
+    died = outcome("kept")
+    died = Outcome(died.scenario, {**died.report, "deaths": {"each_unasked": [{"why": text}]}})
+    monkeypatch.setattr(command, "run_all", lambda *_: iter([died, Outcome(SCENARIOS[5], failure=text)]))
+    found = certify("mine:write", "--reader", "mine:read", "--certificate", "c.md", "--junit", "j.xml")
+    for shown in (found.stdout, (folder / "c.md").read_text(), (folder / "j.xml").read_text()):
+        assert "/rows?api_key=***" in shown
+        assert "hush" not in shown
 
 
 def test_a_folder_whose_path_is_not_utf8_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,6 +210,47 @@ def test_the_exit_code_follows_the_required_guarantee(
     assert found.exit_code == code, found.exception
     assert (folder / "c.md").read_text().startswith("# mine:write keeps ")
     assert "testsuite" in (folder / "j.xml").read_text()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [UserMistake("no column j"), UserError("Kafka died"), UserError("no Java", exit_code=ExitCode.ENVIRONMENT),
+     Interrupted("interrupted after 1 of 12"), OSError("no disk"), KeyboardInterrupt()],
+    ids=lambda error: type(error).__name__,
+)  # fmt: skip
+def test_no_file_of_an_earlier_run_survives_and_junit_has_the_error(
+    error: BaseException, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def runs(*_: Any) -> Any:
+        assert not (folder / "c.md").exists() and not (folder / "j.xml").exists()
+        yield outcome("kept")
+        raise error
+
+    for name in ("c.md", "j.xml"):
+        (folder / name).write_text("older")
+    monkeypatch.setattr(command, "run_all", runs)
+    found = certify("mine:write", "--reader", "mine:read", "--certificate", "c.md", "--junit", "j.xml")
+    assert found.exit_code != 0
+    assert not (folder / "c.md").exists()
+    xml = (folder / "j.xml").read_text()
+    assert 'tests="2" failures="0" errors="1"' in xml
+    assert f'<error message="{str(error) or "interrupted"}" />' in xml
+    assert 'name="kill-after-call"' in xml
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--option", "path=x"), ("--spark", "x"), ("--setup", "mine:absent"), ("--beside", "absent:f")],
+    ids=lambda words: words[0],
+)
+def test_a_mistake_in_the_command_leaves_no_file_of_an_earlier_run(words: tuple[str, str], folder: Path) -> None:
+    (folder / "c.md").write_text("older")
+    (folder / "j.xml").symlink_to("real.xml")
+    (folder / "real.xml").write_text("older")
+    found = certify("mine:write", "--reader", "mine:read", "--certificate", "c.md", "--junit", "j.xml", *words)
+    assert getattr(found.exception, "exit_code", None) == ExitCode.USAGE
+    assert not (folder / "c.md").exists()
+    assert 'tests="1" failures="0" errors="1"' in (folder / "real.xml").read_text()
 
 
 @pytest.fixture

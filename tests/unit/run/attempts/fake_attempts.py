@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from dataclasses import dataclass, field
@@ -54,6 +55,18 @@ class FakeChild:
 
     def dies(self, code: int) -> None:
         self.alive, self.returncode = False, code
+
+
+class FakeWork:
+    """The work of a pipeline, which lasts as long as a test sets."""
+
+    def __init__(self, seconds: float = math.inf) -> None:
+        self.left_s = seconds
+        self.standstills: list[float] = []
+
+    def seconds(self, standstill_s: float = 0.0) -> float:
+        self.standstills.append(standstill_s)
+        return self.left_s
 
 
 class World:
