@@ -14,17 +14,17 @@ from tests import ROOT
 ROOMS = ("loadgen", "oncebench/commands", "oncebench/certify", "oncebench/experiments", "oncebench/faults",
          "oncebench/kafka_access", "oncebench/lab", "oncebench/live", "oncebench/observe", "oncebench/run",
          "oncebench/servers")  # fmt: skip
-CLIENTS = ("Producer", "Consumer", "AdminClient")
+CLIENTS = ("Producer", "Consumer", "AdminClient", "admin_client")
 # librdkafka reports each refused connection at level 3.
 CRITICAL = 2
 # Each client, and whether the settings beside its call have the level.
 FOUND = {
-    "loadgen/client.py AdminClient": True,
+    "loadgen/client.py admin_client": True,
     "loadgen/client.py Producer": False,  # `settings` has it
     "oncebench/faults/server.py Producer": True,
     "oncebench/kafka_access/connection.py AdminClient": True,
     "oncebench/servers/kafka/external.py AdminClient": True,
-    "oncebench/servers/kafka/topics.py AdminClient": True,
+    "oncebench/servers/kafka/topics.py admin_client": True,
 }
 
 
