@@ -21,6 +21,8 @@ from oncebench.delivery.failpoints import KILL, parse_fault
 Line = Mapping[str, Any]
 # Timeline events: the fault had no target; the fault ran to its end.
 IDLE, OVER = "nemesis-idle", "nemesis-over"
+# The end of the reason why a run did not exercise a fault that it requested.
+NOT_HIT = "was not hit"
 # Once a batch is in Spark's commit log, a kill does not make Spark run it again.
 NO_REPLAY_AFTER = frozenset({"after-commit-log"})
 
@@ -61,7 +63,7 @@ def by_fault(
         if _must_replay(hit) and hit["batch"] not in done:
             own.append(_not_done(hit))
         reasons.append(own)
-    return reasons + [[f"the fault {fault} was not hit"] for fault in requested[len(hits) :]]
+    return reasons + [[f"the fault {fault} {NOT_HIT}"] for fault in requested[len(hits) :]]
 
 
 def _hit_of(line: Line, hits: Sequence[Line]) -> Line | None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from oncebench.audit.not_exercised import NOT_HIT
 from oncebench.audit.verdict import NOT_FINISHED, Facts, Verdict, decide
 from oncebench.certify.scenarios import Scenario
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
@@ -43,7 +44,8 @@ class Outcome:
         if not_finished := [reason for reason in self.report["reasons"] if reason.startswith(NOT_FINISHED)]:
             return str(not_finished[0])
         if self.report["verdict"] in (Verdict.UNKNOWN, Verdict.VACUOUS):
-            return "; ".join(self.report["reasons"]) or str(self.report["verdict"])
+            missed = any(reason.endswith(NOT_HIT) for reason in self.report["reasons"]) and self.scenario.no_hit
+            return "; ".join([*self.report["reasons"], *filter(None, [missed])]) or str(self.report["verdict"])
         return ""
 
     def broken(self, guarantee: str) -> dict[str, int]:

@@ -146,7 +146,7 @@ def certify(
 
     FUNCTION takes (df, batch_id) and writes the rows. The command imports MODULE from the current folder or from an
     installed package. It runs the function in a real Spark job with a real Kafka, and kills and pauses the job at every
-    point that is visible from outside. Then it reads the sink and audits the rows. A full run takes 9 to 16 minutes.
+    point that is visible from outside. Then it reads the sink and audits the rows. A full run takes 9 to 17 minutes.
 
     \b
     Example:

@@ -84,7 +84,7 @@ class Functions:
 
     def __init__(self, target: Mapping[str, Any]) -> None:
         self._target = target
-        self._limit_s = float(target.get("limit_s", LIMIT_S))
+        self.limit_s = float(target.get("limit_s", LIMIT_S))
         self._child: subprocess.Popen[bytes] | None = None
 
     def call(self, command: str) -> list[list[Any]]:
@@ -106,7 +106,7 @@ class Functions:
             late.set()
             child.kill()
 
-        timer = Timer(self._limit_s, give_up)
+        timer = Timer(self.limit_s, give_up)
         timer.start()
         try:
             child.stdin.write(f"{command}\n".encode())
@@ -120,7 +120,7 @@ class Functions:
             how = None if late.is_set() else _how_ended(child)
             self.close()
             if how is None:
-                raise LateError(f"its process gave no answer within {self._limit_s:g} s")
+                raise LateError(f"its process gave no answer within {self.limit_s:g} s")
             raise NotAnsweredError(how)
         answer = orjson.loads(line)
         if "mistake" in answer:

@@ -172,3 +172,10 @@ def test_a_certificate_repeats_the_options_that_decide_its_answer() -> None:
     assert f"all scenarios again:\n\n    {whole} --beside mine:plain --seed 7\n" in page
     assert f"    {whole} --seed 7 --only kill-after-call\n" in page
     assert f"{whole} --seed 7 --only kill-after-call<" in xml
+
+
+def test_a_fault_that_found_no_row_names_the_reason_of_its_scenario() -> None:
+    (amid,) = [each for each in SCENARIOS if each.name == "kill-amid-write"]
+    report = {"verdict": "vacuous", "reasons": ["the fault after-prepare:kill@after=4 was not hit"], "anomalies": {}}
+    missed = Outcome(amid, report)
+    assert missed.undecided == f"{report['reasons'][0]}; {amid.no_hit}"
