@@ -18,13 +18,31 @@ _WORDS: Mapping[str, str] = {
 def result(outcome: Outcome) -> str:
     """Returns one line: which guarantees the run broke, that it kept all of them, or why it has no answer."""
     if outcome.undecided:
-        return f"not tested: {outcome.undecided}"
+        return not_tested(outcome)
     broken = [guarantee for guarantee in STRENGTH if outcome.broken(guarantee)]
     if not broken:
         rows = outcome.report["rows"]
         died = ended_by_itself(outcome)
         return f"kept: {rows['visible']} of {rows['expected']} rows, each once{died and f'; {died}'}"
-    return f"breaks {', '.join(broken)}: {findings(outcome)}"
+    parts = [f"breaks {', '.join(broken)}: {findings(outcome)}", *far_from_failures(outcome), not_tested(outcome)]
+    return "; ".join(filter(None, parts))
+
+
+def not_tested(outcome: Outcome) -> str:
+    """Returns the guarantees for which the run has no answer, and why; empty if it has each answer."""
+    if outcome.undecided:
+        return f"not tested: {outcome.undecided}"
+    asked = [guarantee for guarantee in STRENGTH if outcome.unanswered(guarantee)]
+    return f"not tested for {', '.join(asked)}: {outcome.unanswered(asked[0])}" if asked else ""
+
+
+def far_from_failures(outcome: Outcome) -> list[str]:
+    """Returns a text per weaker guarantee that is broken only because no failure touched some of the rows."""
+    return [
+        f"no failure touched {rows} of the rows of {code}, so {guarantee} is broken too"
+        for guarantee in STRENGTH
+        for code, rows in outcome.untouched(guarantee).items()
+    ]
 
 
 def ended_by_itself(outcome: Outcome) -> str:

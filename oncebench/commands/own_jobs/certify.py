@@ -237,7 +237,7 @@ def _prices(settings: RunSettings) -> tuple[list[str], bool]:
 def _exit_code(outcomes: list[Outcome], require: str | None) -> int:
     if require is not None and not keeps(outcomes, require):
         return ExitCode.BROKEN
-    return ExitCode.KEPT if proven(outcomes) else ExitCode.ERROR
+    return ExitCode.KEPT if proven(outcomes, require) else ExitCode.ERROR
 
 
 def _refuse_open_secret(name: str, value: str) -> None:

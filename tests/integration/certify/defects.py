@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from oncebench.delivery.contract import EXACTLY_ONCE
+from oncebench.delivery.contract import AT_MOST_ONCE, EXACTLY_ONCE
 from oncebench.downloads.maven import jars
 from oncebench.sinks.registry import SINKS
 
@@ -31,6 +31,8 @@ DEFECTS: Mapping[str, tuple[str, str]] = {
 # More sinks that a scenario must find out: sink -> scenario, the guarantee that it breaks, and an anomaly.
 MORE: Mapping[str, tuple[str, str, str]] = {
     "count_then_write": ("kill-amid-write", EXACTLY_ONCE, "DUP"),
+    # It loses batches that no failure has touched.
+    "own_numbers": ("kill-after-call", AT_MOST_ONCE, "LOSS"),
 }
 
 
