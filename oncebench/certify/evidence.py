@@ -14,6 +14,12 @@ _WORDS: Mapping[str, str] = {
     "kind": "kind:",
 }  # fmt: skip
 
+# Anomalies that a user's reader may bring about, and what to check first.
+_HINTS: Mapping[str, str] = {
+    "INCO": "check that each call of the reader returns the rows of one moment. A call that reads page by page, while "
+    "rows are written, may show rows that are in no other call.",
+}
+
 
 def result(outcome: Outcome) -> str:
     """Returns one line: which guarantees the run broke, that it kept all of them, or why it has no answer."""
@@ -65,9 +71,11 @@ def findings(outcome: Outcome, guarantee: str = STRENGTH[0]) -> str:
 
 
 def examples(outcome: Outcome, guarantee: str = STRENGTH[0]) -> list[str]:
-    """Returns a line per anomaly that the guarantee forbids, if the report has an example of it."""
-    found = {code: example(outcome, code) for code in outcome.broken(guarantee)}
-    return [f"{code}, for example: {text}" for code, text in found.items() if text]
+    """Returns a line per anomaly that the guarantee forbids, if the report has an example of it; then the hints."""
+    codes = outcome.broken(guarantee)
+    found = {code: example(outcome, code) for code in codes}
+    lines = [f"{code}, for example: {text}" for code, text in found.items() if text]
+    return [*lines, *(f"{code}: {hint}" for code, hint in _HINTS.items() if code in codes)]
 
 
 def example(outcome: Outcome, code: str) -> str:

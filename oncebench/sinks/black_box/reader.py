@@ -231,7 +231,9 @@ class BlackBoxReader(Snapshots):
         self._functions = Functions(target)
         self._name = str(target["read"])
         self._due = 0.0
-        super().__init__(new_rows(target, lambda: self._functions.call("read")), close=self._functions.close)
+        self._final = False
+        read = new_rows(target, lambda: self._functions.call("read"), lambda: self._final)
+        super().__init__(read, close=self._functions.close)
 
     def poll(self, timeout_s: float) -> Rows:
         """See `Reader.poll`. A timeout of 0 reads at once; other polls keep to SHARE."""
@@ -249,6 +251,7 @@ class BlackBoxReader(Snapshots):
     def read_to_end(self, take: Callable[[Rows], Any], *, settle_s: float = 0.0, idle_s: float = 0.0) -> ReadReport:
         """See `Reader.read_to_end`: one call of the user's reader returns all rows."""
         del settle_s, idle_s
+        self._final = True
         end = time.monotonic() + AGAIN_S
         while True:
             try:
@@ -265,27 +268,39 @@ class BlackBoxReader(Snapshots):
             return ReadReport({}, 0.0, complete=True, log=False)
 
 
-def new_rows(target: Mapping[str, Any], read: Callable[[], list[list[Any]]]) -> Callable[[], Rows]:
+def new_rows(
+    target: Mapping[str, Any], read: Callable[[], list[list[Any]]], final: Callable[[], bool]
+) -> Callable[[], Rows]:
     """Returns a function that reads everything, and returns only the rows that none of its earlier calls returned.
+
+    A further copy of a row counts only if the next call has it, too. A user's reader may take several pages while rows
+    are written, and then one call may return a row twice. A copy that stays is in the final read in any case.
 
     Args:
         target: has the names of the columns, and of the key.
         read: returns all rows, each as a list of its values.
+        final: whether nothing is written any more, so that each copy counts at once.
     """
     columns: list[str] = target["columns"]
     known: set[tuple[bytes, int]] = set()
+    before: set[tuple[bytes, int]] = set()
 
     def fresh() -> Rows:
+        nonlocal before
         found, seen_us = read(), now_us()
         copies: Counter[bytes] = Counter()
-        places, rows = [], []
+        further, places, rows = set(), [], []
         for values in found:
             content = orjson.dumps(values)
             copies[content] += 1
-            if (content, copies[content]) not in known:
-                known.add((content, copies[content]))
-                places.append(_place(content, copies[content]))
+            copy = (content, copies[content])
+            if copies[content] > 1:
+                further.add(copy)
+            if copy not in known and (copies[content] == 1 or copy in before or final()):
+                known.add(copy)
+                places.append(_place(*copy))
                 rows.append(dict(zip(columns, values, strict=True)))
+        before = further
         if not rows:
             return NOTHING
         return rows_of(places, [seen_us // 1000] * len(rows), rows, target["key"], seen_us)

@@ -224,3 +224,8 @@ def test_a_fault_that_found_no_row_names_the_reason_of_its_scenario() -> None:
     missed = Outcome(amid, report)
     assert missed.undecided == f"{report['reasons'][0]}; {amid.no_hit}"
     assert missed.unanswered("at-most-once") == missed.undecided
+
+
+def test_a_row_that_is_gone_names_the_reader_as_a_possible_cause() -> None:
+    page = certificate(Request(GIVEN), [outcome(INCO=1)], "")
+    assert "- INCO: check that each call of the reader returns the rows of one moment." in page
