@@ -26,6 +26,8 @@ Line = Mapping[str, Any]
 IDLE, OVER = "nemesis-idle", "nemesis-over"
 # Timeline event: the pipeline was killed at a random time.
 RANDOM = "random-kill"
+# The end of the reason why a run did not exercise a fault that it requested.
+NOT_HIT = "was not hit"
 # Once a batch is in Spark's commit log, a kill does not make Spark run it again.
 NO_REPLAY_AFTER = frozenset({"after-commit-log"})
 
@@ -69,7 +71,7 @@ def by_fault(
         if _must_replay(hit) and hit["batch"] not in done:
             own.append(_not_done(hit))
         reasons.append(own)
-    return reasons + [[f"the fault {fault} was not hit"] for fault in requested[len(hits) :]]
+    return reasons + [[f"the fault {fault} {NOT_HIT}"] for fault in requested[len(hits) :]]
 
 
 def of_random_kill(line: Line) -> list[str]:

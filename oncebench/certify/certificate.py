@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oncebench.certify.evidence import ended_by_itself, examples, findings, name_of
+from oncebench.certify.evidence import ended_by_itself, examples, far_from_failures, findings, name_of, not_tested
 from oncebench.certify.kept import NONE, STRENGTH, Outcome, proven, strongest, tested
 from oncebench.certify.request import Request
 from oncebench.certify.scenarios import chosen
@@ -57,10 +57,9 @@ def certificate(request: Request, outcomes: Sequence[Outcome], made: str, prices
         lines += ["", "## Ends without a fault", ""]
         lines += ["No fault caused these ends of the job. Where the table has `kept`, a restart was enough:", ""]
         lines += [f"- {each.scenario.name}: {redacted(ended_by_itself(each))}" for each in died]
-    untested = [outcome for outcome in outcomes if outcome.undecided]
-    if untested:
-        lines += ["", "## Not tested", ""]
-        lines += [f"- {each.scenario.name}: {redacted(each.undecided)}" for each in untested]
+    untested = [(each.scenario.name, not_tested(each).removeprefix("not tested: ")) for each in outcomes]
+    if any(why for _, why in untested):
+        lines += ["", "## Not tested", "", *(f"- {name}: {redacted(why)}" for name, why in untested if why)]
     if prices:
         lines += ["", f"## Price compared with {request.beside}", ""]
         lines += ["Medians of both in runs without faults, and the median ratio with its 95 % interval:", ""]
@@ -86,7 +85,7 @@ def answer(outcomes: Sequence[Outcome], is_part: bool) -> str:
 
 def _row(outcome: Outcome) -> str:
     verdicts = [
-        "not tested" if outcome.undecided else "broken" if outcome.broken(each) else "kept" for each in STRENGTH
+        "not tested" if outcome.unanswered(each) else "broken" if outcome.broken(each) else "kept" for each in STRENGTH
     ]
     return f"| {outcome.scenario.name} | {outcome.scenario.description} | " + " | ".join(verdicts) + " |"
 
@@ -94,7 +93,7 @@ def _row(outcome: Outcome) -> str:
 def _evidence(request: Request, outcome: Outcome) -> list[str]:
     rows = outcome.report["rows"]
     lines = [f"Found: {findings(outcome)}. Expected: {rows['expected']} rows, each once.", ""]
-    lines += [f"- {redacted(line)}" for line in examples(outcome)]
+    lines += [f"- {redacted(line)}" for line in (*examples(outcome), *far_from_failures(outcome))]
     for fault in outcome.report["faults"]:
         if fault["hit"]:
             where = "" if fault["batch"] is None else f" in batch {fault['batch']}"

@@ -14,17 +14,41 @@ _WORDS: Mapping[str, str] = {
     "kind": "kind:",
 }  # fmt: skip
 
+# Anomalies that a user's reader may bring about, and what to check first.
+_HINTS: Mapping[str, str] = {
+    "INCO": "check that each call of the reader returns the rows of one moment. A call that reads page by page, while "
+    "rows are written, may show rows that are in no other call.",
+}
+
 
 def result(outcome: Outcome) -> str:
     """Returns one line: which guarantees the run broke, that it kept all of them, or why it has no answer."""
     if outcome.undecided:
-        return f"not tested: {outcome.undecided}"
+        return not_tested(outcome)
     broken = [guarantee for guarantee in STRENGTH if outcome.broken(guarantee)]
     if not broken:
         rows = outcome.report["rows"]
         died = ended_by_itself(outcome)
         return f"kept: {rows['visible']} of {rows['expected']} rows, each once{died and f'; {died}'}"
-    return f"breaks {', '.join(broken)}: {findings(outcome)}"
+    parts = [f"breaks {', '.join(broken)}: {findings(outcome)}", *far_from_failures(outcome), not_tested(outcome)]
+    return "; ".join(filter(None, parts))
+
+
+def not_tested(outcome: Outcome) -> str:
+    """Returns the guarantees for which the run has no answer, and why; empty if it has each answer."""
+    if outcome.undecided:
+        return f"not tested: {outcome.undecided}"
+    asked = [guarantee for guarantee in STRENGTH if outcome.unanswered(guarantee)]
+    return f"not tested for {', '.join(asked)}: {outcome.unanswered(asked[0])}" if asked else ""
+
+
+def far_from_failures(outcome: Outcome) -> list[str]:
+    """Returns a text per weaker guarantee that is broken only because no failure touched some of the rows."""
+    return [
+        f"no failure touched {rows} of the rows of {code}, so {guarantee} is broken too"
+        for guarantee in STRENGTH
+        for code, rows in outcome.untouched(guarantee).items()
+    ]
 
 
 def ended_by_itself(outcome: Outcome) -> str:
@@ -47,9 +71,11 @@ def findings(outcome: Outcome, guarantee: str = STRENGTH[0]) -> str:
 
 
 def examples(outcome: Outcome, guarantee: str = STRENGTH[0]) -> list[str]:
-    """Returns a line per anomaly that the guarantee forbids, if the report has an example of it."""
-    found = {code: example(outcome, code) for code in outcome.broken(guarantee)}
-    return [f"{code}, for example: {text}" for code, text in found.items() if text]
+    """Returns a line per anomaly that the guarantee forbids, if the report has an example of it; then the hints."""
+    codes = outcome.broken(guarantee)
+    found = {code: example(outcome, code) for code in codes}
+    lines = [f"{code}, for example: {text}" for code, text in found.items() if text]
+    return [*lines, *(f"{code}: {hint}" for code, hint in _HINTS.items() if code in codes)]
 
 
 def example(outcome: Outcome, code: str) -> str:

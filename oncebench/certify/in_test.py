@@ -60,7 +60,7 @@ class Certify:
             reader: a function without parameters that returns the rows that a reader of the sink sees, as dicts.
             setup: a function without parameters that empties the sink, and deletes what the sink remembers of earlier
                 batches. It is called before each run.
-            scenarios: names of the scenarios to run. Empty: all scenarios, which take 9 to 16 minutes.
+            scenarios: names of the scenarios to run. Empty: all scenarios, which take 9 to 17 minutes.
             require: the guarantee that the sink must keep: exactly-once, at-least-once or at-most-once.
             spark: Spark settings that `write_batch` needs.
         """

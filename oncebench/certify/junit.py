@@ -33,14 +33,14 @@ def junit(request: Request, outcomes: Sequence[Outcome], error: str = "") -> str
     guarantee = request.require or STRENGTH[0]
     sink = name_of(request.given)
     failed = sum(bool(each.broken(guarantee)) for each in outcomes)
-    errors = sum(bool(each.undecided) for each in outcomes) + bool(error)
+    errors = sum(bool(each.unanswered(guarantee)) for each in outcomes) + bool(error)
     suite = ElementTree.Element("testsuite")
     _set(suite, name=f"oncebench certify {guarantee}", tests=str(len(outcomes) + bool(error)), failures=str(failed),
          errors=str(errors))  # fmt: skip
     for outcome in outcomes:
         case = _add(suite, "testcase", classname=sink, name=outcome.scenario.name)
-        if outcome.undecided:
-            _add(case, "error", message=redacted(outcome.undecided))
+        if outcome.unanswered(guarantee):
+            _add(case, "error", message=redacted(outcome.unanswered(guarantee)))
         elif outcome.broken(guarantee):
             text = redacted("\n".join(examples(outcome, guarantee)))
             _add(case, "failure", text, message=findings(outcome, guarantee))

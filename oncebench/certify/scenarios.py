@@ -33,12 +33,14 @@ class Scenario:
         description: what happens, as the certificate prints it.
         faults: specifications of the faults, in the order in which they act. Empty: only `random_kills` act.
         random_kills: the number of kills at random times.
+        no_hit: why the faults may not be hit, as the certificate prints it; empty: no known reason.
     """
 
     name: str
     description: str
     faults: tuple[str, ...] = ()
     random_kills: int = 0
+    no_hit: str = ""
 
     @property
     def healthy(self) -> bool:
@@ -59,8 +61,14 @@ SCENARIOS: Sequence[Scenario] = (
     ),
     Scenario(
         "kill-before-return",
-        "the job is killed after every task has ended, and before the function returns",
+        "the job is killed after every task has passed on its rows, and before the function returns",
         ("before-prepare:kill",),
+    ),
+    Scenario(
+        "kill-amid-write",
+        "the job is killed before the function returns, as soon as the reader returns rows of the batch",
+        ("after-prepare:kill",),
+        no_hit="the reader returned no row of a batch before the function returned",
     ),
     Scenario(
         "kill-after-call",
@@ -128,7 +136,7 @@ def of_own_points(passed: Iterable[tuple[str, int]]) -> list[Scenario]:
 
 
 # Points that are not visible with a streaming sink of Spark: Spark calls the sink inside the JVM.
-_AROUND_THE_CALL = ("batch-start:", "after-commit:")
+_AROUND_THE_CALL = ("batch-start:", "after-prepare:", "after-commit:")
 
 
 def chosen(function: bool) -> list[Scenario]:

@@ -4,7 +4,7 @@ It runs as `python -m oncebench.observe.observer CONFIG.json`. It is a separate 
 generator can delay it. CONFIG has `sink`, `target` (as the sink provided it), `observed_path` (Arrow stream) and
 `status_path` (JSON lines). With `part` and `parts` it follows one part of the output (`SuiteSink.read_part`), and other
 observers follow the others. On SIGTERM or SIGINT it takes the rows that still arrive. It stops when no row has come for
-QUIET_S, and after LAST_S at the latest. Then it writes them and exits with 0.
+QUIET_S, and LAST_S after a first look at the latest. Then it writes them and exits with 0.
 
 Promise: `seen_us` is the time at which the reader had the data of the row, before any conversion (see
 `oncebench.sinks.reader`). How late that is depends on the sink:
@@ -182,8 +182,11 @@ def follow(reader: Reader, writer: StreamWriter, lines: LineWriter, stopping: Ca
         while True:
             last = stopping()
             if last and stop_at == math.inf:
+                # A reader that reads seldom, because its calls are slow, reads once more now.
+                rows = reader.poll(0)
                 stop_at, end_at = time.monotonic() + LAST_S, time.monotonic() + QUIET_S
-            rows = reader.poll(QUIET_S if last else POLL_S)
+            else:
+                rows = reader.poll(QUIET_S if last else POLL_S)
             if len(rows):
                 end_at = time.monotonic() + QUIET_S if last else math.inf
                 buffer.add(rows)

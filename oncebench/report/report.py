@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, cast
@@ -32,13 +32,14 @@ from oncebench.audit.agreement import Agreement, compare, counts_of
 from oncebench.audit.anomalies import CATALOGUE
 from oncebench.audit.clock import why_no_times
 from oncebench.audit.exits import exits_of
-from oncebench.audit.python.attribution import by_batch, charged, excuses, uncharged
+from oncebench.audit.python.attribution import Excuses, by_batch, charged, excuses, uncharged
 from oncebench.audit.python.audit import Findings, Joined, Sightings, audit, first_sightings
 from oncebench.audit.python.latency import Distribution
 from oncebench.audit.python.model import Expected
 from oncebench.audit.python.workloads.answers import answer_of
 from oncebench.audit.sql.count import sql_audit
-from oncebench.audit.verdict import Judgement, judge
+from oncebench.audit.verdict import NO_EXCUSES, Facts, Judgement, decide, facts_of
+from oncebench.delivery.contract import GUARANTEES
 from oncebench.errors import UserError
 from oncebench.observe.resources import Use
 from oncebench.record import Record
@@ -122,6 +123,8 @@ class _Run:
     findings: Findings
     agreement: Agreement
     batches: Mapping[int, tuple[int, int]]  # (lost, duplicated) rows by batch
+    excuses: Mapping[str, Excuses]  # by guarantee
+    basis: Facts
     judgement: Judgement
     seen: Sightings
 
@@ -134,11 +137,15 @@ class _Run:
         findings = audit(record, expected=expected, joined=joined, warmup_s=cell.warmup_s)
         agreement = Agreement(trouble=sql.trouble) if sql.trouble else compare(counts_of(findings), sql.counts)
         batches = by_batch(record, expected, joined)
-        judgement = judge(findings, record, cell, agreement.reasons, excuses(record, expected, cell.guarantee, joined))
+        # Of a user's own sink nobody knows the guarantee, so a certificate judges the run under each of them.
+        asked = GUARANTEES if cell.black_box else (cell.guarantee,)
+        excused = {guarantee: excuses(record, expected, guarantee, joined) for guarantee in asked}
+        basis = facts_of(findings, record, cell, agreement.reasons, excused[cell.guarantee])
         seen = first_sightings(record, expected, joined)
         if _stamped_elsewhere(record, facts):
             seen = replace(seen, written_us=None)
-        return cls(record, cell, uses, facts, expected, findings, agreement, batches, judgement, seen)
+        judgement = decide(findings.counts(), basis)
+        return cls(record, cell, uses, facts, expected, findings, agreement, batches, excused, basis, judgement, seen)
 
     @property
     def started_us(self) -> int:
@@ -183,6 +190,19 @@ def _verdict_section(run: _Run) -> dict[str, Any]:
         "broken_by": sorted(judgement.codes),
         "reasons": [without_folder(run.record.path, reason) for reason in judgement.reasons],
         "auditors": run.agreement.to_json(),
+        **(_for_each_guarantee(run) if cell.black_box else {}),
+    }
+
+
+def _for_each_guarantee(run: _Run) -> dict[str, Any]:
+    """What a certificate needs to judge the run under each guarantee, besides the counts."""
+    basis, no_times = run.basis, why_no_times(run.facts.get("clock_moved_us"))
+    questions = {"weak": basis.weak, "undecided": basis.undecided, "not_exercised": basis.not_exercised}
+    return {
+        "open_questions": {
+            name: [without_folder(run.record.path, reason) for reason in reasons] for name, reasons in questions.items()
+        },
+        "excuses": {guarantee: asdict(NO_EXCUSES if no_times else found) for guarantee, found in run.excuses.items()},
     }
 
 

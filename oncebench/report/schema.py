@@ -149,6 +149,9 @@ Fault = TypedDict(
 )
 _Difference = TypedDict("_Difference", {"first": int, "second": int})
 Limit = TypedDict("Limit", {"limit": str, "part": str, "share": _Figure, "cores_busy": _Figure})
+_Rows = dict[_Code, Count]
+_OpenQuestions = TypedDict("_OpenQuestions", {"weak": list[str], "undecided": list[str], "not_exercised": list[str]})
+_Excuses = TypedDict("_Excuses", {"missing": _Rows, "unknown": _Rows})
 Auditors = TypedDict("Auditors", {"agree": bool, "compared": Count, "differ": dict[str, _Difference], "trouble": str})
 
 
@@ -162,6 +165,9 @@ class Report(TypedDict):
     broken_by: NotRequired[list[_Code]]  # older reports have the codes in the reasons
     reasons: list[str]
     auditors: NotRequired[Auditors]  # older reports were made by one auditor
+    # Of runs of a user's own sink: what leaves a guarantee without an answer, and the rows that a failure may explain.
+    open_questions: NotRequired[_OpenQuestions]
+    excuses: NotRequired[dict[Guarantee, _Excuses]]
     anomalies: dict[_Code, Count]
     rules: NotRequired[dict[_Code, str]]
     splits: NotRequired[dict[_Code, dict[str, int]]]

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import hashlib
 import os
+import select
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from threading import Event, Timer
 from typing import Any, ClassVar
 
 import orjson
@@ -47,6 +48,10 @@ SHARE, PAUSE_S = 0.1, 0.25
 AGAIN_S = 10.0
 # Seconds for a child whose pipe is closed to end: the kernel writes the memory of a crash to disk first.
 ENDS_S = 10.0
+# Seconds between two looks whether the child still runs, while it gives no answer.
+LOOK_S = 0.2
+# Bytes of an answer that are read at once. A pipe holds 64 KiB.
+READ_BYTES = 65536
 _HOME = Path(__file__).resolve().parents[3]
 
 
@@ -84,7 +89,7 @@ class Functions:
 
     def __init__(self, target: Mapping[str, Any]) -> None:
         self._target = target
-        self._limit_s = float(target.get("limit_s", LIMIT_S))
+        self.limit_s = float(target.get("limit_s", LIMIT_S))
         self._child: subprocess.Popen[bytes] | None = None
 
     def call(self, command: str) -> list[list[Any]]:
@@ -99,28 +104,20 @@ class Functions:
         """
         child = self._running()
         assert child.stdin is not None, "the child has pipes"
-        assert child.stdout is not None, "the child has pipes"
-        late = Event()
-
-        def give_up() -> None:
-            late.set()
-            child.kill()
-
-        timer = Timer(self._limit_s, give_up)
-        timer.start()
+        late, line = False, b""
         try:
             child.stdin.write(f"{command}\n".encode())
             child.stdin.flush()
-            line = child.stdout.readline()
+            line = _line_of(child, self.limit_s)
+        except TimeoutError:
+            late = True
         except OSError:
-            line = b""
-        finally:
-            timer.cancel()
+            pass
         if not line:
-            how = None if late.is_set() else _how_ended(child)
+            how = None if late else _how_ended(child)
             self.close()
             if how is None:
-                raise LateError(f"its process gave no answer within {self._limit_s:g} s")
+                raise LateError(f"its process gave no answer within {self.limit_s:g} s")
             raise NotAnsweredError(how)
         answer = orjson.loads(line)
         if "mistake" in answer:
@@ -146,7 +143,7 @@ class Functions:
                 raise failure(f"{name} did not load", error, remedy) from None
 
     def _running(self) -> subprocess.Popen[bytes]:
-        if self._child is None or self._child.poll() is not None:
+        if self._child is None or not _alive(self._child):
             self.close()
             log = Path(self._target["folder"]).parent / "logs" / "reader.log"
             log.parent.mkdir(exist_ok=True)
@@ -159,26 +156,66 @@ class Functions:
                     stderr=errors,
                     cwd=_HOME,
                     env={**os.environ, "PYTHONPATH": paths},
+                    # A group, with the processes that the functions start. The session stays that of the run, which
+                    # ends with all of its processes.
+                    process_group=0,
                 )
         return self._child
 
     def close(self) -> None:
-        """Ends the child."""
-        if self._child is not None:
-            self._child.kill()
-            self._child.communicate()
-            self._child = None
+        """Ends the child, and the processes that the functions have started. They hold the pipes, too."""
+        child, self._child = self._child, None
+        if child is None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)  # before the child is reaped: until then nobody else has its number
+        child.wait()
+        for pipe in filter(None, (child.stdin, child.stdout)):
+            with suppress(OSError):  # a command that nobody has read
+                pipe.close()
+
+
+def _line_of(child: subprocess.Popen[bytes], limit_s: float) -> bytes:
+    """Returns a line of the child's answers; empty if the child has ended.
+
+    Another process may hold the pipe, so the end of the child shows in its process and not in the pipe.
+
+    Raises:
+        TimeoutError: there was no whole line within `limit_s`.
+    """
+    assert child.stdout is not None, "the child has pipes"
+    end, line = time.monotonic() + limit_s, bytearray()
+    while not line.endswith(b"\n"):
+        ended = not _alive(child)
+        if select.select([child.stdout], [], [], 0.0 if ended else min(LOOK_S, limit_s))[0]:
+            found = os.read(child.stdout.fileno(), READ_BYTES)
+            if not found:
+                return b""
+            line += found
+        elif ended:
+            return b""
+        elif time.monotonic() >= end:
+            raise TimeoutError
+    return bytes(line)
+
+
+def _alive(child: subprocess.Popen[bytes]) -> bool:
+    """Whether the child runs. The check does not reap it."""
+    return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
 
 def _how_ended(child: subprocess.Popen[bytes]) -> str:
-    """Returns how the child ended, whose pipe is closed."""
-    try:
-        code = child.wait(ENDS_S)
-    except subprocess.TimeoutExpired:
-        return "it closed all files of its process"
-    if code >= 0:
-        return f"its process ended with exit code {code}"
-    return f"{signal.Signals(-code).name} ended its process"
+    """Returns how the child ended, whose pipe is closed. Does not reap it."""
+    end = time.monotonic() + ENDS_S
+    while _alive(child):
+        if time.monotonic() >= end:
+            return "it closed all files of its process"
+        time.sleep(0.01)
+    found = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    assert found is not None, "it has ended"
+    if found.si_code == os.CLD_EXITED:
+        return f"its process ended with exit code {found.si_status}"
+    return f"{signal.Signals(found.si_status).name} ended its process"
 
 
 class Unreadable(ReadError):
@@ -194,7 +231,9 @@ class BlackBoxReader(Snapshots):
         self._functions = Functions(target)
         self._name = str(target["read"])
         self._due = 0.0
-        super().__init__(new_rows(target, lambda: self._functions.call("read")), close=self._functions.close)
+        self._final = False
+        read = new_rows(target, lambda: self._functions.call("read"), lambda: self._final)
+        super().__init__(read, close=self._functions.close)
 
     def poll(self, timeout_s: float) -> Rows:
         """See `Reader.poll`. A timeout of 0 reads at once; other polls keep to SHARE."""
@@ -212,6 +251,7 @@ class BlackBoxReader(Snapshots):
     def read_to_end(self, take: Callable[[Rows], Any], *, settle_s: float = 0.0, idle_s: float = 0.0) -> ReadReport:
         """See `Reader.read_to_end`: one call of the user's reader returns all rows."""
         del settle_s, idle_s
+        self._final = True
         end = time.monotonic() + AGAIN_S
         while True:
             try:
@@ -228,27 +268,39 @@ class BlackBoxReader(Snapshots):
             return ReadReport({}, 0.0, complete=True, log=False)
 
 
-def new_rows(target: Mapping[str, Any], read: Callable[[], list[list[Any]]]) -> Callable[[], Rows]:
+def new_rows(
+    target: Mapping[str, Any], read: Callable[[], list[list[Any]]], final: Callable[[], bool]
+) -> Callable[[], Rows]:
     """Returns a function that reads everything, and returns only the rows that none of its earlier calls returned.
+
+    A further copy of a row counts only if the next call has it, too. A user's reader may take several pages while rows
+    are written, and then one call may return a row twice. A copy that stays is in the final read in any case.
 
     Args:
         target: has the names of the columns, and of the key.
         read: returns all rows, each as a list of its values.
+        final: whether nothing is written any more, so that each copy counts at once.
     """
     columns: list[str] = target["columns"]
     known: set[tuple[bytes, int]] = set()
+    before: set[tuple[bytes, int]] = set()
 
     def fresh() -> Rows:
+        nonlocal before
         found, seen_us = read(), now_us()
         copies: Counter[bytes] = Counter()
-        places, rows = [], []
+        further, places, rows = set(), [], []
         for values in found:
             content = orjson.dumps(values)
             copies[content] += 1
-            if (content, copies[content]) not in known:
-                known.add((content, copies[content]))
-                places.append(_place(content, copies[content]))
+            copy = (content, copies[content])
+            if copies[content] > 1:
+                further.add(copy)
+            if copy not in known and (copies[content] == 1 or copy in before or final()):
+                known.add(copy)
+                places.append(_place(*copy))
                 rows.append(dict(zip(columns, values, strict=True)))
+        before = further
         if not rows:
             return NOTHING
         return rows_of(places, [seen_us // 1000] * len(rows), rows, target["key"], seen_us)

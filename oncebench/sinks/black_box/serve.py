@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -78,24 +78,36 @@ def _read(target: Mapping[str, Any], _role: str) -> dict[str, Any]:
             "table returns them with to_pylist()."
         )
     columns: list[str] = target["columns"]
-    return {"rows": [_row(each, columns, target["read"]) for each in found]}
+    rows = [_named_fields(each, target["read"]) for each in found]
+    _refuse_incomplete(rows, columns, target["read"])
+    return {"rows": [[_plain(row.get(name)) for name in columns] for row in rows]}
 
 
-def _row(row: object, columns: list[str], reader: str) -> list[Any]:
-    """Returns the values of these columns; other columns are the user's own."""
+def _named_fields(row: object, reader: str) -> Mapping[str, Any]:
     fields = _fields(row)
     if fields is None:
         raise UserMistake(
             f"{reader} returned a row of type {type(row).__name__}. Return each row as a dict, with the names of the "
             "columns as keys."
         )
-    missing = [name for name in columns if name not in fields]
-    if missing:
+    return fields
+
+
+def _refuse_incomplete(rows: Sequence[Mapping[str, Any]], columns: list[str], reader: str) -> None:
+    """Refuses rows if none of them has all columns.
+
+    If another row has them, the reader is right, and the sink holds a row that is not whole: null stands for what it
+    lacks, and the audit judges it.
+
+    Raises:
+        UserMistake: the reader returns too few columns.
+    """
+    lacks = [[name for name in columns if name not in row] for row in rows]
+    if lacks and all(lacks):
         raise UserMistake(
-            f"a row of {reader} lacks {', '.join(missing)}; it has {', '.join(map(str, fields)) or 'no column'}. "
+            f"a row of {reader} lacks {', '.join(lacks[0])}; it has {', '.join(map(str, rows[0])) or 'no column'}. "
             f"Return all columns that the sink gets: {', '.join(columns)}."
         )
-    return [_plain(fields[name]) for name in columns]
 
 
 def _fields(row: object) -> Mapping[str, Any] | None:

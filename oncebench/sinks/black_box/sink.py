@@ -7,7 +7,11 @@ streaming sink runs as in a user's own job. Its failpoints are `mid-write`, `bef
 A kill during the call shows a partial write only if the sink has some rows of the batch already. One task alone cannot
 bring this about: its rows pass through a Python process in front of the function's own writer, and Spark sends them on
 in large pieces. Therefore every task but the first waits WAIT_S at `mid-write`. Meanwhile the first task passes on all
-of its rows and ends. A batch reaches `before-prepare` when all tasks have ended and the function has not returned.
+of its rows and ends. A batch reaches `before-prepare` when all tasks have ended and the function has not returned. Both
+points belong to the last pass of the function over its rows, as far as an earlier batch shows (`passes`).
+
+A function may write after all passes. So `after-prepare` has another meaning here: a reader sees rows of the batch, and
+the function has not returned (`write_watch`).
 """
 
 from __future__ import annotations
@@ -16,8 +20,9 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
@@ -34,7 +39,10 @@ from oncebench.delivery.protocols import native
 from oncebench.delivery.quarantine import without_rejected
 from oncebench.delivery.tasks import partition_of_first_attempt
 from oncebench.sinks.black_box.calls import refuse_unfinished
+from oncebench.sinks.black_box.passes import Passes
+from oncebench.sinks.black_box.reader import Functions
 from oncebench.sinks.black_box.target import enter, load
+from oncebench.sinks.black_box.write_watch import own_code, watched
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,6 +63,8 @@ LOOK_S = 0.0005
 FAULT_AFTER = 4
 # A function that writes with one task has no other task. From this batch on, its only task passes the point.
 ONE_TASK_BATCH = FIRST_BATCH + FAULT_AFTER + 2
+# Batches in which a fault waits until a reader sees rows. Where none shows any, later batches would not either.
+WATCHED_BATCHES = 2
 
 
 @dataclass(frozen=True)
@@ -66,20 +76,28 @@ class PassingTask:
         failpoints: the failpoints of the run.
         results: an accumulator that gives the driver (partition, rows) each time that a task has passed on its rows. A
             function may read its rows twice. None: the driver needs no counts, and the task reaches `before-prepare`.
+        passes: notes how often the function reads its rows. None: no fault needs it.
+        key: the column whose values `passes` notes; empty: none.
     """
 
     batch: int | None
     failpoints: Failpoints
     results: Any = None
+    passes: Passes | None = None
+    key: str = ""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         number = _batch_of_task() if self.batch is None else self.batch
         partition, rows = partition_of_first_attempt(number), 0
+        last = self.passes is None or self.passes.begin(partition)
         for batch in batches:
+            if self.passes is not None and self.key:
+                self.passes.note(batch.column(self.key).to_pylist())
             half = (batch.num_rows + 1) // 2
             yield batch.slice(0, half)
             rows += half
-            self._reach("mid-write", number, rows, partition)
+            if last:
+                self._reach("mid-write", number, rows, partition)
             yield batch.slice(half)
             rows += batch.num_rows - half
         if self.results is None:
@@ -113,7 +131,11 @@ class BlackBox(Sink):
         assert isinstance(settings.checkpoint, Path), "the suite has named a folder"
         self.state = settings.checkpoint.parent / "failpoints.json"
         self._results: Accumulator[list[tuple[int, int]]] | None = None
+        self._passes: tuple[tuple[int, int], ...] = ()
+        self._tasks = 0
+        self._watching, self._watched = False, 0
         self.name: str = settings.output["write"]
+        self.key: str = settings.output["key"]
         self.write_batch = load(self.name, settings.output["cwd"]) if settings.variant == FUNCTION else None
 
     def start(self, _support: Support, _generation: int, _decided: Sequence[Mapping[str, Any]]) -> None:
@@ -141,6 +163,42 @@ class BlackBox(Sink):
         self._results.value = []
         return self._results
 
+    def passes(self, batch: Batch) -> Passes | None:
+        """Returns where the tasks of a batch note their passes; None if no fault of the run needs the notes."""
+        if not any(map(batch.asks_for, ("mid-write", "after-prepare"))):
+            return None
+        return Passes(self.state.with_name(f"batch-{batch.id}"), self._passes)
+
+    def learn(self, passes: Passes | None, tasks: int, rows: int) -> None:
+        """Remembers how often the function has read its rows, unless there were none."""
+        found = () if passes is None else passes.take()
+        if rows:
+            self._passes, self._tasks = found, tasks
+            self._watched += self._watching
+
+    @property
+    def tasks(self) -> int:
+        """The tasks that end before the function has read its rows for the last time, as far as known."""
+        return max(self.partitions, self._tasks)
+
+    def watch(self, batch: Batch, passes: Passes | None) -> AbstractContextManager[None]:
+        """Returns a context for the call, which reaches `after-prepare` when a reader sees rows of the batch."""
+        failpoints = batch.failpoints
+        armed = batch.asks_for("after-prepare") and not failpoints.hits.exists()
+        due = batch.id >= FIRST_BATCH + FAULT_AFTER and self._watched < WATCHED_BATCHES
+        self._watching = armed and due
+        if passes is None or not self._watching:
+            return nullcontext()
+        column = self._target["columns"].index(self._target["key"])
+
+        def count(rows: list[list[Any]]) -> int:
+            keys = passes.keys()
+            return sum(str(row[column]) in keys for row in rows)
+
+        act = partial(failpoints.reach, "after-prepare", batch.id)
+        own = own_code(self.name, self._target["cwd"])
+        return watched(Functions(self._target), count, act, own, lambda: bool(passes.keys()))
+
 
 class _Lists(AccumulatorParam[list[tuple[int, int]]]):
     def zero(self, _value: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -160,12 +218,15 @@ def call(batch: Batch, sink: Any, _journal: Any, _on_lost: str) -> None:
     """Calls the user's function with the rows of a batch."""
     begin_batch(sink.state, batch.failpoints, batch.id)
     rows = without_rejected(batch.rows.drop(digest.HASH))
-    results = sink.results(rows.sparkSession.sparkContext)
-    passed: DataFrame = map_in_arrow(rows, PassingTask(batch.id, batch.failpoints, results).__call__, rows.schema)
-    with _ended_tasks_watched(batch, results, sink.partitions), batch.timed("run"):
+    results, passes = sink.results(rows.sparkSession.sparkContext), sink.passes(batch)
+    task = PassingTask(batch.id, batch.failpoints, results, passes, sink.key if batch.asks_for("after-prepare") else "")
+    passed: DataFrame = map_in_arrow(rows, task.__call__, rows.schema)
+    with _ended_tasks_watched(batch, results, sink.tasks), batch.timed("run"), sink.watch(batch, passes):
         refuse_unfinished(sink.write_batch(passed, batch.id), sink.name)
     batch.results = [Written(partition, counted, 0) for partition, counted in sorted(dict(results.value).items())]
-    batch.failpoint("after-prepare")
+    sink.learn(passes, len(results.value), sum(written.rows for written in batch.results))
+    if not batch.asks_for("after-prepare"):
+        batch.failpoint("after-prepare")
     pass_decision_failpoints(batch)
 
 

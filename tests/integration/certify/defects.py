@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from oncebench.delivery.contract import AT_MOST_ONCE, EXACTLY_ONCE
 from oncebench.downloads.maven import jars
 from oncebench.sinks.registry import SINKS
 
@@ -15,6 +16,7 @@ DEFECTS: Mapping[str, tuple[str, str]] = {
     "kill-at-batch-start": ("own_numbers", "LOSS"),
     "kill-amid-call": ("append", "DUP"),
     "kill-before-return": ("append", "DUP"),
+    "kill-amid-write": ("mark_after_write", "DUP"),
     "kill-after-call": ("append", "DUP"),
     "kill-after-commit-log": ("own_numbers", "LOSS"),
     "double-kill": ("append", "DUP"),
@@ -23,6 +25,14 @@ DEFECTS: Mapping[str, tuple[str, str]] = {
     "zombie-amid-call": ("check_then_write", "DUP"),
     "replay": ("append", "DUP"),
     "random-kills": ("own_numbers", "LOSS"),
+}
+
+
+# More sinks that a scenario must find out: sink -> scenario, the guarantee that it breaks, and an anomaly.
+MORE: Mapping[str, tuple[str, str, str]] = {
+    "count_then_write": ("kill-amid-write", EXACTLY_ONCE, "DUP"),
+    # It loses batches that no failure has touched.
+    "own_numbers": ("kill-after-call", AT_MOST_ONCE, "LOSS"),
 }
 
 

@@ -19,7 +19,7 @@ from oncebench.lab.lab import Lab, open_lab
 from oncebench.measure import measure
 from oncebench.servers.postgres import PostgresServer
 from oncebench.workdir import open_work_dir
-from tests.integration.certify.defects import CLEAN, DEFECTS, OWN, OWN_SCENARIOS, PUBLIC
+from tests.integration.certify.defects import CLEAN, DEFECTS, MORE, OWN, OWN_SCENARIOS, PUBLIC
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -44,6 +44,14 @@ def test_a_scenario_passes_a_clean_sink_and_fails_a_defective_one(
     outcome = run(name, own_lab, tmp_path, write=f"sqlite_sinks:{sink}", read="sqlite_sinks:read_rows")
     assert (code in outcome.broken(EXACTLY_ONCE)) is defective, outcome.report["reasons"]
     assert bool(outcome.broken(EXACTLY_ONCE)) is defective
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sink", MORE)
+def test_a_scenario_finds_each_further_defect(sink: str, own_lab: Lab, tmp_path: Path) -> None:
+    scenario, guarantee, code = MORE[sink]
+    outcome = run(scenario, own_lab, tmp_path, write=f"sqlite_sinks:{sink}", read="sqlite_sinks:read_rows")
+    assert code in outcome.broken(guarantee), outcome.report["reasons"]
 
 
 def run(name: str, lab: Lab, folder: Path, **fields: Any) -> Outcome:

@@ -36,15 +36,17 @@ class Noting(Failpoints):
     """Failpoints that note how many rows the sink holds, and let the process go on."""
 
     database: Path = Path()
+    asked: tuple[str, ...] = ()
 
     def asks_for(self, point: str) -> bool:
-        return True
+        return point in self.asked
 
     def reach(self, point: str, batch: int, rows: int | None = None, partition: int | None = None) -> None:
         with closing(sqlite3.connect(self.database, timeout=60)) as connection, self.hits.open("a") as notes:
             there = 0
             with suppress(sqlite3.OperationalError):  # no table yet
-                (there,) = connection.execute("SELECT count(*) FROM rows").fetchone()
+                query = "SELECT count(*) FROM rows WHERE session_key LIKE ?"
+                (there,) = connection.execute(query, (f"{batch}-%",)).fetchone()
             notes.write(json.dumps([point, partition, there]) + "\n")
 
 
@@ -59,25 +61,30 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def points_of(
-    function: str, number: int, spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch
+    function: str, number: int, spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch, *asked: str
 ) -> list[tuple[str, int | None, int]]:
-    """Runs a batch through a function; returns (point, partition, rows in the sink) in the order of time."""
+    """Runs a batch through a function; returns (point, partition, its rows in the sink) in the order of time.
+
+    Another batch runs before it, whose points do not count.
+    """
     patch.chdir(folder)  # restored after the test: the sink changes to the user's folder
     patch.syspath_prepend(str(SINKS))
     output = folder / "run" / "output"
     output.mkdir(parents=True)
     target = {
-        "write": f"sqlite_sinks:{function}", "read": "", "setup": "", "format": "", "options": {}, "spark": {},
+        "write": f"sqlite_sinks:{function}", "read": "sqlite_sinks:read_rows", "setup": "", "format": "",
+        "options": {}, "spark": {},
         "cwd": str(SINKS), "run": "r", "folder": str(output), "kafka": "", "output": function,
         "columns": SCHEMA.names, "key": "session_key",
     }  # fmt: skip
     for variable in ("ONCEBENCH_OUTPUT", "ONCEBENCH_RUN", "ONCEBENCH_KAFKA", "ONCEBENCH_FAILPOINTS", "PYTHONPATH"):
         patch.setenv(variable, os.environ.get(variable, ""))
     sink = BlackBox(SinkSettings(target, "r", PARTITIONS, folder / "run" / "checkpoint", variant=FUNCTION))
-    noting = Noting((), folder / "notes.jsonl", None, database=output / "rows.sqlite")
     spark.sparkContext.environment["ONCEBENCH_OUTPUT"] = str(output)
-    rows = deliverable(frame(spark, [rows_for(f"s{part}") for part in range(PARTITIONS)]), sink)
-    call(Batch(rows, number, PARTITIONS, noting, Quarantine("", "", {}), 1), sink, None, "")
+    for batch, notes in ((number - 1, "earlier.jsonl"), (number, "notes.jsonl")):
+        noting = Noting((), folder / notes, None, database=output / "rows.sqlite", asked=asked)
+        rows = deliverable(frame(spark, [rows_for(f"{batch}-{part}") for part in range(PARTITIONS)]), sink)
+        call(Batch(rows, batch, PARTITIONS, noting, Quarantine("", "", {}), 1), sink, None, "")
     return [tuple(json.loads(line)) for line in (folder / "notes.jsonl").read_text().splitlines()]  # type: ignore[misc]
 
 
@@ -85,7 +92,8 @@ def test_a_kill_amid_the_call_finds_the_rows_of_one_task_in_the_sink(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     part = len(rows_for("s0"))
-    passed = points_of("append", FIRST_BATCH + FAULT_AFTER, spark, tmp_path, monkeypatch)
+    number = FIRST_BATCH + FAULT_AFTER
+    passed = points_of("append", number, spark, tmp_path, monkeypatch, "mid-write", "before-prepare")
     assert passed[:3] == [("mid-write", 1, part), ("before-prepare", None, 2 * part), ("after-prepare", None, 2 * part)]
     assert {there for _, _, there in passed[2:]} == {2 * part}
 
@@ -94,6 +102,29 @@ def test_a_function_that_collects_its_rows_is_killed_before_it_writes(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     part = len(rows_for("s0"))
-    passed = points_of("own_numbers", ONE_TASK_BATCH, spark, tmp_path, monkeypatch)
+    passed = points_of("own_numbers", ONE_TASK_BATCH, spark, tmp_path, monkeypatch, "mid-write", "before-prepare")
     assert {(point, there) for point, _, there in passed[:3]} == {("mid-write", 0), ("before-prepare", 0)}
     assert passed[3] == ("after-prepare", None, 2 * part)
+
+
+def test_a_kill_amid_the_call_waits_until_a_function_that_counts_first_writes(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = len(rows_for("s0"))
+    passed = points_of(
+        "count_then_write", FIRST_BATCH + FAULT_AFTER, spark, tmp_path, monkeypatch, "mid-write", "before-prepare"
+    )
+    assert passed[:2] == [("mid-write", 1, part), ("before-prepare", None, 2 * part)]
+
+
+@pytest.mark.parametrize(
+    ("function", "there"), [("mark_after_write", 1), ("count_then_write", None), ("upsert", None), ("own_numbers", 40)]
+)
+def test_a_kill_amid_the_write_finds_rows_of_the_batch_and_a_function_that_has_not_returned(
+    function: str, there: int | None, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed = points_of(function, FIRST_BATCH + FAULT_AFTER, spark, tmp_path, monkeypatch, "after-prepare")
+    point, _, found = passed[0]
+    assert point == "after-prepare"
+    assert found == there if there else found > 0
+    assert [point for point, _, _ in passed].count("after-prepare") == 1

@@ -202,3 +202,60 @@ def test_a_certificate_repeats_the_options_that_decide_its_answer() -> None:
     assert f"all scenarios again:\n\n    {whole} --beside mine:plain --seed 7\n" in page
     assert f"    {whole} --seed 7 --only kill-after-call\n" in page
     assert f"{whole} --seed 7 --only kill-after-call<" in xml
+
+
+DOUBTS = {
+    "weak": ["only 60.0% of the planned events were sent, less than 95%"],
+    "undecided": ["the clock was moved"],
+    "not_exercised": ["the fault after-commit:kill was not hit"],
+}
+
+
+@pytest.mark.parametrize("kind", list(DOUBTS))
+def test_open_questions_leave_a_weaker_guarantee_unproven_where_a_stronger_one_is_broken(kind: str) -> None:
+    found = outcome(DUP=60)
+    doubted = Outcome(KILL, {**found.report, "open_questions": {kind: DOUBTS[kind]}})
+    outcomes = [outcome(HEALTHY), doubted]
+    assert strongest(outcomes) == "at-least-once"
+    assert not proven(outcomes)
+    assert not proven(outcomes, "at-least-once")
+    assert [bool(doubted.broken(guarantee)) for guarantee in STRENGTH] == [True, False, True]
+    assert f"not tested for at-least-once: {DOUBTS[kind][0]}" in result(doubted)
+    page = certificate(Request(GIVEN), outcomes, "")
+    assert "| kill-after-call | the job is killed | broken | not tested | broken |" in page
+    assert f"- kill-after-call: not tested for at-least-once: {DOUBTS[kind][0]}" in page
+    for guarantee, skipped in (("exactly-once", "0"), ("at-least-once", "1")):
+        suite = ElementTree.fromstring(junit(Request(GIVEN, require=guarantee), outcomes))
+        assert suite.get("skipped") == skipped
+
+
+def test_rows_that_wait_for_a_transaction_leave_a_weaker_guarantee_unproven() -> None:
+    assert not proven([outcome(HEALTHY), outcome(DUP=60, PEND=20)])
+
+
+def far(code: str, guarantee: str, rows: int) -> Outcome:
+    found = outcome(**{code: 900})
+    return Outcome(KILL, {**found.report, "excuses": {guarantee: {"missing": {code: rows} if rows else {}}}})
+
+
+@pytest.mark.parametrize(("code", "weaker"), [("LOSS", "at-most-once"), ("DUP", "at-least-once")])
+def test_rows_that_no_failure_touched_break_a_weaker_guarantee(code: str, weaker: str) -> None:
+    assert strongest([outcome(HEALTHY), far(code, weaker, 0)]) == weaker
+    broken = far(code, weaker, 840)
+    assert strongest([outcome(HEALTHY), broken]) == NONE
+    says = f"no failure touched 840 of the rows of {code}, so {weaker} is broken too"
+    assert result(broken).endswith(says)
+    assert says in certificate(Request(GIVEN), [broken], "")
+
+
+def test_a_fault_that_found_no_row_names_the_reason_of_its_scenario() -> None:
+    (amid,) = [each for each in SCENARIOS if each.name == "kill-amid-write"]
+    report = {"verdict": "vacuous", "reasons": ["the fault after-prepare:kill@after=4 was not hit"], "anomalies": {}}
+    missed = Outcome(amid, report)
+    assert missed.undecided == f"{report['reasons'][0]}; {amid.no_hit}"
+    assert missed.unanswered("at-most-once") == missed.undecided
+
+
+def test_a_row_that_is_gone_names_the_reader_as_a_possible_cause() -> None:
+    page = certificate(Request(GIVEN), [outcome(INCO=1)], "")
+    assert "- INCO: check that each call of the reader returns the rows of one moment." in page

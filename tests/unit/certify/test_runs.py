@@ -61,7 +61,7 @@ def test_an_interrupted_certificate_claims_nothing(certify: Callable[..., Iterat
             interrupted.set()
         return {**KEPT, "interrupted": interrupted.is_set()}
 
-    with pytest.raises(UserError, match="interrupted after 4 of 12 scenarios, so there is no certificate") as ended:
+    with pytest.raises(UserError, match="interrupted after 5 of 13 scenarios, so there is no certificate") as ended:
         list(certify(each, interrupted=interrupted))
     assert ended.value.exit_code == ExitCode.INTERRUPTED
 

@@ -72,3 +72,29 @@ def test_rows_on_their_way_at_sigterm_are_taken(due_s: tuple[float, ...], taken:
     follow(cast("Any", reader), cast("Any", Nowhere()), cast("Any", Nowhere()), lambda: True)
     assert abs(reader.taken - taken) <= (taken == 10)
     assert time.monotonic() - began < observer.LAST_S + observer.QUIET_S + 0.5
+
+
+class Seldom:
+    """A reader that is not due for long: only a poll that waits for nothing reads at once, and its call is slow."""
+
+    def __init__(self) -> None:
+        self.taken = False
+
+    def poll(self, timeout_s: float) -> Rows:
+        if timeout_s > 0 or self.taken:
+            time.sleep(timeout_s)
+            return Rows()
+        time.sleep(observer.LAST_S + 0.1)
+        self.taken = True
+        return Rows([0], [0], [1], [b"k"], [b"{}"], [()], seen_us=1)
+
+
+def test_a_reader_that_is_not_due_for_long_reads_once_more_at_sigterm() -> None:
+    taken: list[Any] = []
+
+    class Kept:
+        def append(self, columns: Any) -> None:
+            taken.extend(columns["offset"])
+
+    follow(cast("Any", Seldom()), cast("Any", Kept()), cast("Any", Nowhere()), lambda: True)
+    assert taken == [0]

@@ -190,3 +190,21 @@ def test_times_of_another_machines_clock_are_left_out(
     assert made["latency_ms"]["n"]
     assert [bool(made[name]["n"]) for name in ("visibility_gap_ms", "append_latency_ms")] == [figures, figures]
     assert np.load(tmp_path / "latencies.npy")[:, 1].any() == figures
+
+
+def test_the_report_of_a_users_own_sink_has_what_each_guarantee_asks_for(tmp_path: Path) -> None:
+    world = make_world(3)
+    hit = {"fault": "after-commit:kill", "point": "after-commit", "action": "kill", "batch": 6, "t_us": 10**18}
+    plain = Cell("kafka", "exactly-once", "two-phase", faults=("after-commit:kill", "after-commit:kill"))
+    record = replace(
+        make_record(world, [*world.rows, replace(world.rows[5], partition=1)]), path=tmp_path, progress=Lines(()),
+        hits=Lines((hit,)),
+        cell={"cell": plain.as_json()},
+    )  # fmt: skip
+    made = report.make_report(record, replace(plain, black_box="{}"), {}, {"run": "r"})
+    assert "the fault after-commit:kill was not hit" in made["open_questions"]["not_exercised"]
+    assert set(made["excuses"]) == {"at-most-once", "at-least-once", "exactly-once"}
+    assert made["excuses"]["at-least-once"] == {"missing": {}, "unknown": {"DUP": 1}}
+    moved = report.make_report(record, replace(plain, black_box="{}"), {}, {"run": "r", "clock_moved_us": 10**9})
+    assert moved["excuses"]["at-least-once"] == {"missing": {}, "unknown": {}}
+    assert "excuses" not in report.make_report(record, plain, {}, {"run": "r"})

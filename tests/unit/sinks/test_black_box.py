@@ -17,7 +17,7 @@ from oncebench.sinks.black_box import reader as reading
 from oncebench.sinks.black_box.names import UserMistake, refuse_taken_names
 from oncebench.sinks.black_box.reader import BlackBoxReader, Functions, TooSlow, Unreadable, new_rows
 from oncebench.sinks.black_box.suite import SUITE_SINKS
-from oncebench.sinks.reader import NotAnsweredError, rows_of
+from oncebench.sinks.reader import NotAnsweredError, Rows, rows_of
 from oncebench.sinks.suite import Place
 from pipeline.rows import KEY, SCHEMA
 from tests import ROOT
@@ -33,6 +33,8 @@ def row(**more):
     return {"session_key": "1-00000001", "j": 2, "events": 5, "total": 7, "checksum": 9, "ended_at": 11, **more}
 def read(): yield row(); yield row(); yield row(j=3, extra="x", total=decimal.Decimal("7"), checksum=9.0)
 def nothing(): return []
+def twice(): return [row(), row()]
+def torn_row(): return [{"session_key": "2", "j": 2, "events": 5}, row()]
 def short(): return [{"session_key": "1", "j": 2}]
 def tuples(): return [(1, 2)]
 def none(): return None
@@ -243,10 +245,14 @@ def test_rows_that_cannot_be_judged_are_refused(folder: Path, read: str, says: s
 
 def test_each_copy_of_a_row_has_a_place_of_its_own_and_the_same_place_in_every_read(folder: Path) -> None:
     first, second = BlackBoxReader(target(folder)), BlackBoxReader(target(folder))
-    rows, again = first.poll(0), second.poll(0)
-    assert len(set(zip(rows.partition, rows.offset, strict=True))) == 3
-    assert (rows.partition, rows.offset) == (again.partition, again.offset)
-    assert len(first.poll(0)) == 0
+    polled = [first.poll(0) for _ in range(3)]
+    assert [len(each) for each in polled] == [2, 1, 0]
+    final = list[Rows]()
+    second.read_to_end(final.append)
+    (rows,) = final
+    places = set(zip(rows.partition, rows.offset, strict=True))
+    assert len(places) == 3
+    assert places == {place for each in polled for place in zip(each.partition, each.offset, strict=True)}
     assert json.loads(rows.value[2] or b"") == {
         "session_key": "1-00000001", "j": 3, "events": 5, "total": 7, "checksum": 9, "ended_at": 11,
     }  # fmt: skip
@@ -257,11 +263,26 @@ def test_each_copy_of_a_row_has_a_place_of_its_own_and_the_same_place_in_every_r
 
 def test_a_row_that_becomes_visible_later_is_new_once(folder: Path) -> None:
     shown: list[list[Any]] = [["a", 1, 5, 1, 1, 1]]
-    fresh = new_rows(target(folder), lambda: shown)
+    fresh = new_rows(target(folder), lambda: shown, lambda: False)
     assert len(fresh()) == 1
-    shown = [["a", 1, 5, 1, 1, 1], ["a", 1, 5, 1, 1, 1], ["a", 2, 5, 1, 1, 1]]
-    assert len(fresh()) == 2
+    shown = [["a", 1, 5, 1, 1, 1], ["a", 2, 5, 1, 1, 1]]
+    assert len(fresh()) == 1
     assert len(fresh()) == 0
+
+
+def test_a_further_copy_counts_only_if_the_next_call_has_it_too(folder: Path) -> None:
+    one, other = ["a", 1, 5, 1, 1, 1], ["a", 2, 5, 1, 1, 1]
+    answers = iter([[one, one], [one, other], [one, other, other], [one, other, other], [one, other, other]])
+    fresh = new_rows(target(folder), lambda: next(answers), lambda: False)
+    assert [len(fresh()) for _ in range(5)] == [1, 1, 0, 1, 0]
+    assert len(new_rows(target(folder), lambda: [one, one], lambda: True)()) == 2
+
+
+def test_a_final_read_has_every_copy(folder: Path) -> None:
+    reader, found = BlackBoxReader(target(folder, read="mine:twice")), list[int]()
+    reader.read_to_end(lambda rows: found.append(len(rows)))
+    assert found == [2]
+    reader.close()
 
 
 def test_what_a_reader_prints_does_not_mix_with_its_rows(folder: Path, opened: list[Functions]) -> None:
@@ -340,4 +361,13 @@ def test_a_reader_is_not_asked_all_the_time(folder: Path, monkeypatch: pytest.Mo
     reader.poll(0)
     assert len(calls) == 3
     assert calls[-1] - calls[0] < 15, "a timeout of 0 reads at once"
+    reader.close()
+
+
+def test_a_row_that_lacks_a_column_is_null_where_another_row_has_it(folder: Path) -> None:
+    reader = BlackBoxReader(target(folder, read="mine:torn_row"))
+    rows = reader.poll(0)
+    assert json.loads(rows.value[0] or b"") == {
+        "session_key": "2", "j": 2, "events": 5, "total": None, "checksum": None, "ended_at": None,
+    }  # fmt: skip
     reader.close()

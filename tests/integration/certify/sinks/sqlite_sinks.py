@@ -80,6 +80,36 @@ def check_then_write(df: DataFrame, batch_id: int) -> None:
         connection.executemany("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?, ?)", [(*row, batch_id) for row in rows])
 
 
+def mark_after_write(df: DataFrame, batch_id: int) -> None:
+    """Wrong after a kill amid the write: collects, looks for the mark, writes row by row, and marks the batch."""
+    rows = df.collect()
+    if _seen(batch_id):
+        return
+    for row in rows:
+        _write(iter([row]), "INSERT", batch_id)
+    _mark(batch_id)
+
+
+def count_then_write(df: DataFrame, batch_id: int) -> None:
+    """Wrong after a kill amid the write: counts, looks for the mark, writes in tasks, and marks the batch."""
+    count = df.count()
+    if count == 0 or _seen(batch_id):
+        return
+    df.foreachPartition(lambda rows: _write(rows, "INSERT", batch_id))
+    _mark(batch_id)
+
+
+def _seen(batch: int) -> bool:
+    with closing(_open()) as connection, connection:
+        _create(connection)
+        return connection.execute("SELECT 1 FROM seen WHERE batch = ?", (batch,)).fetchone() is not None
+
+
+def _mark(batch: int) -> None:
+    with closing(_open()) as connection, connection:
+        connection.execute("INSERT INTO seen VALUES (?)", (batch,))
+
+
 def first_rows(df: DataFrame, batch_id: int) -> None:
     """Wrong without any fault: keeps one row of each session."""
     append(df.dropDuplicates(["session_key"]), batch_id)
