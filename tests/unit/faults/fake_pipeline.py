@@ -110,6 +110,7 @@ class World:
 class Server:
     pid: int = 1
     said: list[str] = field(default_factory=list)
+    log: Path = Path(os.devnull)
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_: self.said.append(name)
