@@ -235,7 +235,7 @@ def test_no_file_of_an_earlier_run_survives_and_junit_has_the_error(
     xml = (folder / "j.xml").read_text()
     assert 'tests="2" failures="0" errors="1"' in xml
     assert f'<error message="{str(error) or "interrupted"}" />' in xml
-    assert 'name="kill-after-call"' in xml
+    assert f'name="{SCENARIOS[4].name}"' in xml
 
 
 @pytest.mark.parametrize(
