@@ -49,6 +49,9 @@ _JAR = (
 )
 WORKERS_MEMORY = "If the kernel's log says so, give the machine more memory, or the JVM less (spark.driver.memory)"
 
+# Spark's limit for its start cannot be set: 10 s (PythonWorkerFactory.createSimpleWorker of Spark 4.2.0).
+_SLOW_WORKER = transient("a Python worker started too slowly", "Look whether the machine is overloaded")
+
 # An error that no table lists is mostly the query's own. Its text does not show whether the next try passes.
 OTHER = transient(
     "no line of this page names it",
@@ -143,9 +146,7 @@ CONDITIONS: Mapping[str, Cause] = {
     "SPILL_OUT_OF_MEMORY": transient("a task could not write rows to its local disk", f"Look at {_DISKS}"),
     "POINTER_ARRAY_OUT_OF_MEMORY": transient("a task ran out of memory", MEMORY),
     "UNABLE_TO_ACQUIRE_MEMORY": transient("a task ran out of memory", MEMORY),
-    "STREAMING_PYTHON_RUNNER_INITIALIZATION_TIMEOUT_FAILURE": transient(
-        "a Python worker started too slowly", "Look whether the machine is overloaded"
-    ),
+    "STREAMING_PYTHON_RUNNER_INITIALIZATION_TIMEOUT_FAILURE": _SLOW_WORKER,
 }
 # By the class of a Java exception or a part of its text; the first one that is found counts.
 TEXTS: Mapping[str, Cause] = {
@@ -154,6 +155,7 @@ TEXTS: Mapping[str, Cause] = {
     ),
     "java.lang.OutOfMemoryError": transient("the JVM ran out of memory", MEMORY),
     "Python worker exited unexpectedly": transient("a Python worker was killed, perhaps for memory", WORKERS_MEMORY),
+    "Python worker to connect back": _SLOW_WORKER,
     "ExecutorLostFailure": transient(
         "an executor has ended", "Look for its last errors in its own log, on the machine of its worker"
     ),
