@@ -22,8 +22,12 @@ SCRIPTS = (
 _MARK = re.compile(r"\{\{(\w+)\}\}")
 
 
-def page(data: str) -> str:
+def page(data: str, guides: Mapping[str, str] | None = None) -> str:
     """Returns the index.html that belongs to a data.js.
+
+    Args:
+        data: the content of data.js.
+        guides: pages that explain the figures, by their path from the page: what each explains.
 
     Raises:
         ValueError: a script or style holds the end tag of its own element.
@@ -41,7 +45,9 @@ def page(data: str) -> str:
         "base-uri 'none'",
         "form-action 'none'",
     ))  # fmt: skip
-    return _filled(_source("page.html"), {"policy": policy, "nonce": nonce, "style": style, "script": script})
+    links = ", ".join(f'<a href="{path}">{name}</a>' for path, name in (guides or {}).items())
+    parts = {"policy": policy, "nonce": nonce, "style": style, "script": script}
+    return _filled(_source("page.html"), parts | {"guides": f" Read on: {links}." if links else ""})
 
 
 def _filled(text: str, parts: Mapping[str, str]) -> str:
