@@ -133,7 +133,8 @@ function timelineButton(run) {
     $("timeline").scrollIntoView();
     $("timeline").focus({ preventScroll: true });
   };
-  return el("button", { type: "button", class: "link", "aria-label": `timeline of ${RUNS.id[run]}`, click }, "timeline");
+  const label = `timeline of ${RUNS.id[run]}`;
+  return el("button", { type: "button", class: "link", "aria-label": label, click }, "timeline");
 }
 
 const reportAndCommand = (run) => [

@@ -31,7 +31,9 @@ const isMeasured = (setting, at) => setting.rows.some((row) => row.absolute[at])
 // The tables of a group. Settings without the metric share one line.
 function costsOf(group, at, metric, low, high) {
   const [measured, without] = [true, false].map((is) => group.filter((setting) => isMeasured(setting, at) === is));
-  const names = without.map((setting) => cardTitle(setting.sink, setting));
+  const titles = [...new Set(without.map((setting) => setting.title))];
+  const sinksOf = (title) => without.filter((setting) => setting.title === title).map((setting) => setting.sink);
+  const names = titles.map((title) => `${sinksOf(title).join(", ")}${title ? ` (${title})` : ""}`);
   return [
     measured.map((setting) => costOf(setting, at, metric, low, high)),
     without.length ? el("p", { class: "uncompared" }, `${metric.heading} not measured: ${names.join("; ")}.`) : null,
@@ -92,7 +94,10 @@ function inGroups(part, settings, drawn, { besides = () => null, isEmpty = () =>
       {
         class: "numbers sweep",
         open: openGroups.has(key) || isOpen,
-        toggle: (event) => openGroups[event.currentTarget.open ? "add" : "delete"](key),
+        toggle: ({ currentTarget: { open } }) => {
+          if (!open) openGroups.delete(key);
+          else if (!isOpen) openGroups.add(key);
+        },
       },
       el(
         "summary",
@@ -120,7 +125,14 @@ function costTable(setting, at, metric, low, high) {
   );
   return table(
     caption,
-    ["guarantee, variant", "ratio, 95 % interval", axis, withUnit("median", metric), withUnit("difference", metric), "runs"],
+    [
+      "guarantee, variant",
+      "ratio, 95 % interval",
+      axis,
+      withUnit("median", metric),
+      withUnit("difference", metric),
+      "runs",
+    ],
     setting.rows.map((row) => {
       const { guarantee, variant } = DATA.configurations[row.configuration];
       return [
@@ -185,11 +197,9 @@ function interval(row, at, x, width) {
       low === null
         ? `${times(middle)}, ${many(rounds, "round")}`
         : `${times(middle)}, ${times(low)} to ${times(high)}${isClear ? "" : ", no clear difference"}`;
-    parts.push(
-      ...(low === null
-        ? [cross(guarantee, inside(middle), height / 2)]
-        : [...whisker(low, high, inside, height / 2, guarantee), mark(guarantee, inside(middle), height / 2, !isClear)]),
-    );
+    const point = [inside(middle), height / 2];
+    if (low === null) parts.push(cross(guarantee, ...point));
+    else parts.push(whisker(low, high, inside, height / 2, guarantee), mark(guarantee, ...point, !isClear));
   }
   return plot(`${fullName(row.configuration)} relative to at-least-once`, description, width, height, parts);
 }
