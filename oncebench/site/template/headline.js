@@ -44,7 +44,12 @@ function headlineTable() {
       const { sink, variant } = DATA.configurations[row.configuration];
       const runs = runsButton(many(row.runs.length, "run"), `${sink}, ${variant}: the runs of its costs`, row.runs);
       return [
-        el("th", {}, el("strong", {}, sink), el("span", { class: "size" }, el("span", {}, variant), " ", runs)),
+        el(
+          "th",
+          {},
+          el("strong", {}, sink),
+          el("span", { class: "size" }, el("span", {}, variant), " ", row.runs.length ? runs : null),
+        ),
         latencyCell(row),
         ratioCell(row, "p99_ms"),
         ratioCell(row, "s_per_million", "wide"),

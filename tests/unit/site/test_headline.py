@@ -7,17 +7,21 @@ from types import MappingProxyType
 from typing import Any
 
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
+from oncebench.delivery.failpoints import POINTS
 from oncebench.report.comparisons.paired import Difference
 from oncebench.report.configuration import configurations_of
 from oncebench.report.measures.metrics import BY_NAME, figure
 from oncebench.report.report import read_reports
-from oncebench.site.answer.headline import Answer, Cost, Kills, answers_of, as_json, price_load, price_settings
+from oncebench.site.answer.headline import Answer, Cost, Kills, _kills, answers_of, as_json, price_load, price_settings
 from oncebench.site.answer.sentences import listed, of_engines, sentences, subject
 from oncebench.site.costs import settings_of
 from oncebench.site.faults.matrix import matrix_of
 from tests import ROOT, sample_reports
 from tests.unit.report.test_engines import FLAT_OUT, report
 from tests.unit.report.test_sweep_selection import series
+from tests.unit.scenario.test_fault_matrix import fault
+from tests.unit.scenario.test_fault_matrix import report as killed
+from tests.unit.site.test_matrix import matrix
 
 
 def answers(reports: Sequence[Any]) -> list[Answer]:
@@ -132,19 +136,14 @@ def test_names_are_listed_with_commas_and_and() -> None:
 
 
 def test_rows_per_kill_give_each_failpoint_the_same_weight() -> None:
-    made = [each for each in sample_reports.faulted(1) if each["cell"]["sink"] == "kafka"]
-    (once,) = (each.kills[AT_LEAST_ONCE] for each in answers(made))
-    kill = next(
-        each for each in made
-        if each["cell"]["guarantee"] == AT_LEAST_ONCE and each["rows"]["duplicated"]
-        and any(fault["fault"].startswith("after-commit:kill") for fault in each["faults"])
-    )  # fmt: skip
-    (more,) = (
-        each.kills[AT_LEAST_ONCE] for each in answers([*made, *({**kill, "run": f"ob-{at}"} for at in range(9))])
-    )
-    assert (once.points, once.all_points) == (more.points, more.all_points) == (9, 9)
-    assert more.kills > once.kills
-    assert more.rows_per_kill == once.rows_per_kill == (once.duplicated + once.lost) / once.kills
+    def run(point: str, duplicated: int) -> Any:
+        return killed(fault(f"{point}:kill", duplicated=duplicated), guarantee=AT_LEAST_ONCE)
+
+    once = [run(point, 20) for point in POINTS]
+    found = _kills(matrix(*once, *(run("after-commit", 80) for _ in range(3))), ("kafka", AT_LEAST_ONCE, "v"))
+    assert found is not None
+    assert (found.kills, found.duplicated, found.points, found.all_points) == (12, 420, 9, 9)
+    assert found.rows_per_kill == (8 * 20 + (20 + 3 * 80) / 4) / 9, "420 / 12 would weigh after-commit four times"
 
 
 def test_kills_that_lack_a_failpoint_have_no_rows_per_kill() -> None:
