@@ -130,6 +130,15 @@ def test_title_is_the_family_or_the_faults() -> None:
     assert title(sample_reports.only(made, faults=[])) == ""
 
 
+def test_frequent_words_have_the_smallest_numbers() -> None:
+    texts = Texts()
+    given = ["rare --seed 1", "--seed 2", "--seed  2"]
+    assert [texts.add(each) for each in given] == [0, 1, 2]
+    packed = texts.as_json()
+    assert packed["words"][:2] == ["--seed", "2"]
+    assert [" ".join(packed["words"][word] for word in each) for each in packed["texts"]] == given
+
+
 def test_recovery_and_random_kills_are_the_rows_of_the_tables() -> None:
     made = list(sample_reports.faulted(1))
     data = recovery.as_json(made, rows := list(configurations_of(made)))
