@@ -13,7 +13,7 @@ from oncebench.audit.verdict import FORBIDDEN, RULES
 from oncebench.delivery.contract import GUARANTEES
 from oncebench.report.comparisons.paired import Setting
 from oncebench.report.configuration import configuration_of
-from oncebench.report.outcome import CHARGED, is_healthy, only_tried, outcome_of
+from oncebench.report.outcome import CHARGED, LIMIT, is_healthy, only_tried, outcome_of
 from oncebench.report.schema import Report
 from oncebench.site.faults.matrix import HEALTHY, Matrix, worst
 
@@ -31,6 +31,7 @@ def as_json(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Any, 
     probes = [report for report in reports if only_tried(report)]
     return {
         "promises": list(_promises(reports, matrix, on_purpose)),
+        "protocols": _protocols(reports, matrix, on_purpose),
         "machines": [f"{machine} ({runs:,} runs)" for machine, runs in Counter(map(_machine, reports)).most_common()],
         "versions": _versions(reports),
         "durability": _durability(reports),
@@ -46,14 +47,7 @@ def as_json(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Any, 
 
 def _promises(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Any, str]) -> Iterator[str]:
     """For each guarantee: in how many cells with a fault it was kept, and all rows of their runs."""
-    for guarantee in reversed(GUARANTEES):
-        cells = {
-            place: entries
-            for place, entries in matrix.items()
-            if place.configuration[1] == guarantee and place.family != HEALTHY and not on_purpose[place.configuration]
-        }
-        if not cells:
-            continue
+    for guarantee, cells in _by_guarantee(matrix, on_purpose).items():
         outcomes = Counter(worst(entries).cell.outcome for entries in cells.values())
         others = ", ".join(
             f"{outcomes[outcome]:,} {outcome}"
@@ -63,11 +57,31 @@ def _promises(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Any
         runs = [reports[number] for number in sorted({entry.run for entries in cells.values() for entry in entries})]
         counts = [f"Rows {name}: {_rows(runs, name, _forbidden(code, guarantee))}." for code, name in CHARGED.items()]
         kept = f"{guarantee.capitalize()} was kept in {outcomes['kept']:,} of {len(cells):,} cells with a fault"
-        parts = [f"{kept}{f' ({others})' if others else ''}."]
-        if (present := with_present_protocols(reports, cells)) < len(cells):
-            older = "the others perhaps with earlier ones"
-            parts.append(f"At least {present:,} of these cells ran with the current protocols, {older}.")
-        yield " ".join([*parts, *counts])
+        yield " ".join([f"{kept}{f' ({others})' if others else ''}.", *counts])
+
+
+def _protocols(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Any, str]) -> str | None:
+    """How many cells of each guarantee ran with the current protocols; None if all did."""
+    parts, some_older = [], False
+    for guarantee, cells in _by_guarantee(matrix, on_purpose).items():
+        present = with_present_protocols(reports, cells)
+        some_older |= present < len(cells)
+        parts.append(f"{present:,} of {len(cells):,} cells of {guarantee}")
+    older = "ran with the current protocols, the others perhaps with earlier ones"
+    return f"At least {', '.join(parts)} {older}." if some_older else None
+
+
+def _by_guarantee(matrix: Matrix, on_purpose: Mapping[Any, str]) -> dict[str, Matrix]:
+    """The cells with a fault of each guarantee that has some, without those that are broken on purpose."""
+    found = {
+        guarantee: {
+            place: entries
+            for place, entries in matrix.items()
+            if place.configuration[1] == guarantee and place.family != HEALTHY and not on_purpose[place.configuration]
+        }
+        for guarantee in reversed(GUARANTEES)
+    }
+    return {guarantee: cells for guarantee, cells in found.items() if cells}
 
 
 def with_present_protocols(reports: Sequence[Report], cells: Matrix) -> int:
@@ -80,14 +94,17 @@ def with_present_protocols(reports: Sequence[Report], cells: Matrix) -> int:
 
 def _rows(runs: Iterable[Report], name: Literal["lost", "duplicated"], forbidden: bool) -> str:
     """The rows that runs lost or duplicated, and how many of them in batches without a fault, after which faults."""
-    total, outside = 0, 0
+    total, outside, unexplained = 0, 0, 0
     actions: set[str] = set()
     for report in runs:
         total += report["rows"][name] or 0
+        unexplained += 0 if outcome_of(report) == LIMIT else report["rows"][name] or 0
         if uncharged := report.get("uncharged", {}).get(name):
             outside += uncharged
             actions |= {fault["fault"].split("@")[0].partition(":")[2] for fault in report["faults"]}
     notes = [] if forbidden else ["allowed"]
+    if forbidden and total and not unexplained:
+        notes.append("all in runs with known limits")
     if outside:
         notes.append(f"{outside:,} of these in batches without a fault, in runs with {', '.join(sorted(actions))}")
     return f"{total:,} ({'; '.join(notes)})" if notes else f"{total:,}"

@@ -21,13 +21,13 @@ from oncebench.report.schema import Report
 from oncebench.report.titles import title
 from oncebench.site import about, costs, curves, engines
 from oncebench.site.answer import headline
-from oncebench.site.answer.sentences import sentences
+from oncebench.site.answer.sentences import of_engines, sentences, subject
 from oncebench.site.faults import matrix, recovery, timelines
 from oncebench.site.pack import Texts, columns, numbers, short
 from oncebench.site.stored import Stored
 
 # Version of the data. It grows when the page's scripts could misread older data.
-FORM = 6
+FORM = 7
 # Metrics in the list of all runs.
 _OF_RUNS = ("p50_ms", "p99_ms", "cpu_s", "recovery_s")
 _PER_S = field("throughput", "events_per_s")
@@ -42,9 +42,11 @@ def data_of(stored: Sequence[Stored], others: Sequence[Stored] = ()) -> dict[str
     cells = matrix.matrix_of(reports)
     outcomes = matrix.outcomes_of(cells)
     answers = headline.answers_of(reports, cells, on_purpose)
+    peers = [each.report for each in others]
     return {
         "form": FORM,
-        "headline": headline.as_json(answers, sentences(answers), reports, configurations),
+        "headline": headline.as_json(answers, sentences(answers), reports, configurations)
+        | {"subject": subject(reports, peers), "engines": of_engines(peers)},
         "about": about.as_json(reports, cells, on_purpose),
         "outcomes": list(ORDER),
         "codes": _codes(reports),

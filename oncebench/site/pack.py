@@ -5,6 +5,7 @@ Promise: a packed text can be unpacked exactly, whatever it holds: join its word
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -30,8 +31,16 @@ class Texts:
         return self._texts[text]
 
     def as_json(self) -> dict[str, Any]:
-        """`words`, and `texts`: for each text the numbers of its words."""
-        return {"words": list(self._words), "texts": self._packed}
+        """`words`, the most frequent first, and `texts`: for each text the numbers of its words.
+
+        So frequent words have short numbers.
+        """
+        words = list(self._words)
+        uses = Counter(number for packed in self._packed for number in packed)
+        ranked = sorted(range(len(words)), key=lambda number: (-uses[number], number))
+        rank = {number: at for at, number in enumerate(ranked)}
+        texts = [[rank[number] for number in packed] for packed in self._packed]
+        return {"words": [words[number] for number in ranked], "texts": texts}
 
 
 def columns(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> dict[str, list[Any]]:

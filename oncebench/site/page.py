@@ -19,16 +19,21 @@ SCRIPTS = (
     "elements.js", "plots.js", "state.js", "filters.js", "run_details.js", "headline.js", "about.js", "matrix.js",
     "costs.js", "latency.js", "timeline.js", "engines.js", "recovery.js", "all_runs.js", "main.js",
 )  # fmt: skip
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _MARK = re.compile(r"\{\{(\w+)\}\}")
 
 
-def page(data: str) -> str:
+def page(data: str, guides: Mapping[str, str] | None = None) -> str:
     """Returns the index.html that belongs to a data.js.
+
+    Args:
+        data: the content of data.js.
+        guides: pages that explain the figures, by their path from the page: what each explains.
 
     Raises:
         ValueError: a script or style holds the end tag of its own element.
     """
-    style = "\n" + "\n".join(map(_flat, STYLES))
+    style = "\n".join(map(_flat_style, STYLES))
     script = '\n(() => {\n"use strict";\n' + "\n".join(map(_flat, SCRIPTS)) + "})();\n"
     if "</style" in style or "</script" in script:
         raise ValueError("a script or style of the page holds the end tag of its own element")
@@ -41,7 +46,9 @@ def page(data: str) -> str:
         "base-uri 'none'",
         "form-action 'none'",
     ))  # fmt: skip
-    return _filled(_source("page.html"), {"policy": policy, "nonce": nonce, "style": style, "script": script})
+    links = ", ".join(f'<a href="{path}">{name}</a>' for path, name in (guides or {}).items())
+    parts = {"policy": policy, "nonce": nonce, "style": style, "script": script}
+    return _filled(_source("page.html"), parts | {"guides": f" Read on: {links}." if links else ""})
 
 
 def _filled(text: str, parts: Mapping[str, str]) -> str:
@@ -50,9 +57,15 @@ def _filled(text: str, parts: Mapping[str, str]) -> str:
 
 
 def _flat(name: str) -> str:
-    """A style or script without indentation and lines of comments. No string of the sources spans lines."""
+    """A script without indentation and lines of comments. No string of the sources spans lines."""
     lines = (line.strip() for line in _source(name).splitlines())
     return "".join(f"{line}\n" for line in lines if not line.startswith("//"))
+
+
+def _flat_style(name: str) -> str:
+    """A style without comments, and without spaces between its declarations. No line has two declarations."""
+    lines = (line.strip().replace(": ", ":", 1) for line in _COMMENT.sub("", _source(name)).splitlines())
+    return " ".join(lines).replace("; ", ";").replace(" { ", "{").replace("} ", "}")
 
 
 def _source(name: str) -> str:

@@ -19,6 +19,11 @@ from oncebench.site.page import page
 from oncebench.site.stored import engines_in, stored_in
 
 PAGE, DATA = "index.html", "data.js"
+# Pages of a clone that explain the figures, by their path from the results folder. The page links to those that exist.
+GUIDES = {
+    "../README.md": "README", "../docs/reading_the_tables.md": "the columns", "../docs/glossary.md": "the terms",
+    "../docs/what_it_costs.md": "costs", "../docs/faults.md": "faults", "../docs/peers.md": "other engines",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ def publish(folder: Path) -> Publication:
     others = engines_in(folder)
     data = as_script(data_of(stored, others))
     made: Mapping[str, str] = {
-        PAGE: page(data),
+        PAGE: page(data, {path: name for path, name in GUIDES.items() if (folder / path).exists()}),
         DATA: data,
         "tables/all.md": table.markdown(reports),
         "tables/all.csv": table.as_csv(reports),

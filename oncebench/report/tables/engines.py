@@ -16,6 +16,7 @@ from statistics import median
 from typing import Any
 
 from oncebench.audit.verdict import Verdict
+from oncebench.delivery.contract import EXACTLY_ONCE
 from oncebench.lab.engine import SPARK
 from oncebench.report.comparisons.paired import SAME_RULES_OTHER_ENGINES
 from oncebench.report.configuration import engine_name
@@ -144,6 +145,23 @@ def engine_of(report: Report) -> str:
     if is_of_spark(report):
         return SHIPPED if report["cell"]["variant"] == _SHIPPED_VARIANT else OURS
     return engine_name(report).replace("-", " ").title()
+
+
+def cpu_of_exactly_once(reports: Sequence[Report]) -> dict[str, tuple[float, float, int]]:
+    """By engine the processor time per event of exactly-once, flat out: its lowest and highest row, in µs.
+
+    Each row is a variant, with the median of its runs. The last number is the fewest runs of a row.
+    """
+    found: dict[str, dict[str, list[float]]] = {}
+    for report in _timed(reports, FLAT_OUT):
+        cell, cpu_us = report["cell"], _cpu_us_flat_out(report)
+        if cell["guarantee"] == EXACTLY_ONCE and cpu_us is not None:
+            name = engine_of(report).partition(",")[0]
+            found.setdefault(name, {}).setdefault(cell["variant"], []).append(cpu_us)
+    return {
+        engine: (min(map(median, rows.values())), max(map(median, rows.values())), min(map(len, rows.values())))
+        for engine, rows in found.items()
+    }
 
 
 def _promise(report: Report) -> str:

@@ -2,10 +2,12 @@
 
 Promise: a pure function of reports. Each guarantee of a sink is represented by its variant with the most runs. Costs
 are ratios to at-least-once into the same sink. Latency comes from the full comparison. Prices (time and processor time
-per event) come from the one setting that measures them for most sinks. A figure that no run has is None.
+per event) come from the one setting that measures them for most sinks. A figure that no run has is None. Where another
+machine contradicts the latency, `elsewhere` has its ratio.
 
 Kills are the family `kills`: SIGKILLs of the whole pipeline at every failpoint. They hit where it hurts most, so their
-counts are no frequencies.
+counts are no frequencies. Some failpoints have more kills than others. So rows per kill are a mean over the failpoints,
+and a configuration that lacks a failpoint has none.
 """
 
 from __future__ import annotations
@@ -14,18 +16,20 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 from loadgen.session import EVENTS_PER_SESSION
 from oncebench.audit.verdict import Verdict
 from oncebench.delivery.contract import EXACTLY_ONCE, GUARANTEES
-from oncebench.report.comparisons.paired import BASELINE, SCHEMA, Difference, Rounds, Setting
+from oncebench.report.comparisons.paired import BASELINE, MACHINE, SCHEMA, Difference, Rounds, Setting
 from oncebench.report.comparisons.sweep_selection import full_of
 from oncebench.report.configuration import Configuration, configuration_of
 from oncebench.report.measures.metrics import BY_NAME, figure
 from oncebench.report.schema import Report
-from oncebench.site.costs import absolute, compared_to_baseline, interval, label, settings_of
+from oncebench.scenario.matrix.cells import can_be_done
+from oncebench.scenario.matrix.families import columns
+from oncebench.site.costs import absolute, compared_to_baseline, interval, label, machine_letters, settings_of
 from oncebench.site.faults.matrix import Matrix
 from oncebench.site.pack import short
 
@@ -36,12 +40,19 @@ _KILLS = "kills"  # the family of the fault matrix
 
 @dataclass(frozen=True)
 class Kills:
-    """The kills of one configuration, and the rows that were lost and duplicated in their batches."""
+    """The kills of one configuration, and the rows that were lost and duplicated in their batches.
+
+    `points`: the failpoints that they hit, of `all_points` that the configuration passes. `rows_per_kill`: rows lost or
+    duplicated, each failpoint with the same weight; None if a failpoint is missing.
+    """
 
     configuration: Configuration
     kills: int
     lost: int
     duplicated: int
+    points: int
+    all_points: int
+    rows_per_kill: float | None
 
 
 @dataclass(frozen=True)
@@ -55,12 +66,21 @@ class Cost:
 
 @dataclass(frozen=True)
 class Answer:
-    """The headline of one sink. `exact`: its exactly-once configuration."""
+    """The headline of one sink.
+
+    Attributes:
+        exact: its exactly-once configuration.
+        costs: by metric.
+        kills: by guarantee.
+        runs: the healthy runs behind the costs.
+        elsewhere: the p99 ratio at the same load on other machines that contradict `costs`, by the machine's letter.
+    """
 
     exact: Configuration
     costs: Mapping[str, Cost]
     kills: Mapping[str, Kills]
     runs: Sequence[Report]
+    elsewhere: Mapping[str, Difference]
 
     @property
     def sink(self) -> str:
@@ -80,6 +100,7 @@ def answers_of(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Co
             | dict(_costs(found, flat.get(sink), (guarantee, variant), PRICES)),
             kills={each[1]: kills for each in usual if each[0] == sink and (kills := _kills(matrix, each))},
             runs=_runs(found, (full.get(sink), flat.get(sink)), ((guarantee, variant), BASELINE)),
+            elsewhere=_elsewhere(found, full.get(sink), (guarantee, variant)),
         )
         for sink, guarantee, variant in usual
         if guarantee == EXACTLY_ONCE
@@ -128,22 +149,24 @@ def as_json(
     full, prices = next(iter(full_of(found).values()), None), price_settings(found).values()
     return {
         "sentences": list(sentences),
-        "load": label(full) if full else None,
+        "load": _full_load(found, full) if full else None,
         "price_load": price_load({setting: found[setting] for setting in prices}),
         "rows": [
             {
                 "configuration": on.index(answer.exact),
                 "costs": {name: _cost(answer.costs.get(name)) for name in (*LATENCIES, *PRICES)},
                 "kills": {
-                    guarantee: [each.kills, each.lost, each.duplicated] if each else None
+                    guarantee: [each.kills, each.lost, each.duplicated, each.points, each.all_points,
+                                short(each.rows_per_kill)] if each else None
                     for guarantee in GUARANTEES
                     for each in [answer.kills.get(guarantee)]
                 },
                 "runs": [numbers[id(report)] for report in answer.runs],
+                "elsewhere": [[letter, interval(ratio, 1.0)] for letter, ratio in answer.elsewhere.items()],
             }
             for answer in answers
         ],
-    }
+    }  # fmt: skip
 
 
 def _usual(reports: Sequence[Report], on_purpose: Mapping[Configuration, str]) -> list[Configuration]:
@@ -177,17 +200,58 @@ def _costs(
         yield name, Cost(absolute(rounds, metric, variant), absolute(rounds, metric, BASELINE), ratio)
 
 
+def _full_load(found: Mapping[Setting, Rounds], full: Setting) -> str:
+    """The load of the full comparison, and its machine."""
+    letter = machine_letters(found).get(full.config.get(MACHINE, ""))
+    return ", ".join(filter(None, (label(full), f"machine {letter}" if letter else full.config.get(MACHINE))))
+
+
+def _elsewhere(
+    found: Mapping[Setting, Rounds], full: Setting | None, variant: tuple[str, str]
+) -> dict[str, Difference]:
+    """The p99 ratios on other machines, at the load of the full comparison, that are clear where its ratio is not.
+
+    Also the reverse. The number of sessions may differ: it only sets how long a run takes.
+    """
+    if full is None or (here := compared_to_baseline(found[full], BY_NAME["p99_ms"], variant)[0]) is None:
+        return {}
+    letters, contradicting = machine_letters(found), {}
+    for setting, rounds in found.items():
+        if _load(setting) == _load(full) and setting != full and MACHINE in setting.config:
+            there = compared_to_baseline(rounds, BY_NAME["p99_ms"], variant)[0]
+            if there and here.has_interval and there.has_interval and _direction(there) != _direction(here):
+                contradicting[letters.get(setting.config[MACHINE], "?")] = there
+    return contradicting
+
+
+def _load(setting: Setting) -> Mapping[str, Any]:
+    """The sink and every field of a setting but the machine and the number of sessions."""
+    fields = {name: value for name, value in setting.config.items() if name not in (MACHINE, "sessions")}
+    return fields | {"sink": setting.sink}
+
+
+def _direction(ratio: Difference) -> int:
+    """1 if clearly more, -1 if clearly less, 0 if unclear."""
+    return 0 if not ratio.shows(1.0) else 1 if ratio.median > 1 else -1
+
+
 def _kills(matrix: Matrix, configuration: Configuration) -> Kills | None:
     """The kills that acted; None without any."""
-    cells = [
-        entry.cell
+    by_point = {
+        place.fault: [each.cell for each in entries if each.cell.outcome not in (Verdict.VACUOUS, Verdict.UNKNOWN)]
         for place, entries in matrix.items()
         if place.configuration == configuration and place.family == _KILLS
-        for entry in entries
-        if entry.cell.outcome not in (Verdict.VACUOUS, Verdict.UNKNOWN)
-    ]
+    }
+    by_point = {fault: cells for fault, cells in by_point.items() if cells}
+    cells = [cell for each in by_point.values() for cell in each]
+    if not cells:
+        return None
     lost, duplicated = sum(cell.lost for cell in cells), sum(cell.duplicated for cell in cells)
-    return Kills(configuration, len(cells), lost, duplicated) if cells else None
+    possible = {fault for fault in columns(_KILLS) if can_be_done(fault, *configuration)} | by_point.keys()
+    per_kill = None
+    if len(by_point) == len(possible):
+        per_kill = mean(mean(cell.lost + cell.duplicated for cell in each) for each in by_point.values())
+    return Kills(configuration, len(cells), lost, duplicated, len(by_point), len(possible), per_kill)
 
 
 def _runs(

@@ -1,14 +1,16 @@
-"""The sentences of the first screen: what exactly-once costs, and what it prevents.
+"""The sentences of the first screen: what was tested, what exactly-once costs, and what it prevents.
 
 Promise: every word about a figure is derived from the stored runs. A question without data has no sentence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 from oncebench.report.comparisons.paired import Difference
+from oncebench.report.schema import Report
+from oncebench.report.tables.engines import by_place, cpu_of_exactly_once, engine_of, is_of_spark
 from oncebench.site.answer.headline import Answer, Kills
 
 # An unclear ratio whose interval ends above this is named with that end. Medians of the thirds of one steady run differ
@@ -29,22 +31,67 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
-def _cost(answers: Iterable[Answer]) -> str:
+def subject(reports: Sequence[Report], others: Sequence[Report]) -> str:
+    """What was tested: the engine, the size of its machines, and the other engines."""
+    cores = sorted({count for report in reports if (count := report.get("environment", {}).get("cores"))})
+    size = f" on {listed([str(count) for count in cores])} core{'s' if cores != [1] else ''}" if cores else ""
+    peers = list(dict.fromkeys(engine_of(report) for report in others if not is_of_spark(report)))
+    beside = f", next to {listed(peers)}" if peers else ""
+    return f"Spark Structured Streaming from Kafka into each sink{size}{beside}."
+
+
+def of_engines(others: Sequence[Report]) -> str:
+    """The processor time of exactly-once in each engine: its rows from the lowest to the highest; often empty.
+
+    Runs of different machines or versions are not compared: the newest series counts.
+    """
+    (reports,) = list(by_place(others).values())[-1:] or [[]]
+    found = cpu_of_exactly_once(reports)
+    if len(found) < 2:
+        return ""
+    spans = [
+        f"{low:.1f}{f' to {high:.1f}' if f'{low:.1f}' != f'{high:.1f}' else ''} µs in {engine}"
+        for engine, (low, high, _) in found.items()
+    ]
+    alone = ", one run each" if min(runs for _, _, runs in found.values()) == 1 else ""
+    return f"Exactly-once into Kafka took {listed(spans)}: CPU per event, flat out{alone}."
+
+
+def _cost(answers: Sequence[Answer]) -> str:
     ratios = {
         answer.sink: ratio
         for answer in answers
         if (cost := answer.costs.get("p99_ms")) and (ratio := cost.ratio) and ratio.has_interval
     }
-    equal = [f"{sink}{_open_end(ratio)}" for sink, ratio in ratios.items() if not ratio.shows(1.0)]
+    there = {answer.sink: answer.elsewhere for answer in answers}
+    equal = [
+        f"{sink}{_notes(_open_end(ratio), *_contradictions(there[sink]))}"
+        for sink, ratio in ratios.items() if not ratio.shows(1.0)
+    ]  # fmt: skip
     parts = [f"adds no clear p99 latency into {listed(equal)}"] if equal else []
-    clear = [f"{_times(ratio)} the p99 latency into {sink}" for sink, ratio in ratios.items() if ratio.shows(1.0)]
+    clear = [
+        f"{_times(ratio)} the p99 latency into {sink}{_notes(*_contradictions(there[sink]))}"
+        for sink, ratio in ratios.items() if ratio.shows(1.0)
+    ]  # fmt: skip
     parts += [f"takes {listed(clear)}"] if clear else []
     return f"exactly-once {', but '.join(parts)}" if parts else ""
 
 
 def _open_end(ratio: Difference) -> str:
     """Names the cost that the rounds of an unclear ratio do not exclude; empty for a small one."""
-    return f" (could be up to {ratio.high:.2f} times)" if ratio.high > OPEN_END else ""
+    return f"could be up to {ratio.high:.2f} times" if ratio.high > OPEN_END else ""
+
+
+def _contradictions(elsewhere: Mapping[str, Difference]) -> Iterator[str]:
+    """The ratios of other machines that contradict the ratio of a sink."""
+    for letter, ratio in elsewhere.items():
+        times = f"{ratio.median:.2f} times, {ratio.low:.2f} to {ratio.high:.2f}"
+        yield f"{times if ratio.shows(1.0) else f'no clear difference, {times},'} on machine {letter}"
+
+
+def _notes(*notes: str) -> str:
+    present = "; ".join(filter(None, notes))
+    return f" ({present})" if present else ""
 
 
 def _times(ratio: Difference) -> str:
@@ -60,9 +107,10 @@ def _kept(found: Sequence[Kills]) -> str:
     if not found:
         return ""
     kills, lost, duplicated = _sums(found)
+    where = f"in {kills:,} kills (kill -9 of the whole pipeline at its {found[0].all_points} failpoints)"
     if lost or duplicated:
-        return f"in {kills:,} kills it lost {lost:,} rows and duplicated {duplicated:,}"
-    return f"in {kills:,} kills it lost no row and duplicated none"
+        return f"{where} it lost {lost:,} rows and duplicated {duplicated:,}"
+    return f"{where} it lost no row and duplicated none"
 
 
 def _weaker(answers: Sequence[Answer]) -> Iterator[str]:

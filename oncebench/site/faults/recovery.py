@@ -2,7 +2,8 @@
 
 Promise: every count comes from `recovery_table` and `random_kills`. A mark that no fault has is left out.
 Runs with another setting (`Setting`) are left out too. `rows` and the rows
-of `overall` are lists of rows for each of `machines`.
+of `overall` are lists of rows for each of `machines`. A row of random kills has what the text explains first, and then
+the failpoints.
 """
 
 from __future__ import annotations
@@ -16,6 +17,12 @@ from oncebench.report.schema import Report
 from oncebench.report.tables import recovery_table
 from oncebench.scenario.matrix.families import FAMILIES
 from oncebench.scenario.matrix.families import columns as columns_of
+
+# What a row of random kills begins with. `runs` is the page's own count of the reports.
+_FIRST, _LEFT_OUT = ("kills", "lost", "duplicated", "rate at most"), ("runs",)
+_KILL_HEADINGS = random_kills.HEADINGS[3:]
+_UNITS = {"lost": "rows lost", "duplicated": "rows duplicated"}
+_POINTS = tuple(name for name in _KILL_HEADINGS if name not in (*_FIRST, *_LEFT_OUT))
 
 
 def as_json(reports: Sequence[Report], configurations: Sequence[Configuration]) -> dict[str, Any]:
@@ -36,16 +43,19 @@ def as_json(reports: Sequence[Report], configurations: Sequence[Configuration]) 
             "rows": [[list(row) for row in rows if row[1] != "0"] for rows in overall.values()],
         },
         "random_kills": {
-            "headings": list(random_kills.HEADINGS[3:]),
+            "headings": [_UNITS.get(name, name) for name in _FIRST],
+            "points": list(_POINTS),
             "rows": [
                 {
                     "configuration": configurations.index((row[0], row[1], row[2])),
-                    "cells": list(row[3:]),
+                    "cells": [cells[name] for name in _FIRST],
+                    "points": [cells[name] for name in _POINTS],
                     "runs": [
                         at for at, each in used if configuration_of(each) == row[:3] and each["cell"]["random_kills"]
                     ],
                 }
                 for row in random_kills.table(complete)
+                for cells in [dict(zip(_KILL_HEADINGS, row[3:], strict=True))]
             ],
         },
     }

@@ -11,7 +11,9 @@ function showAbout() {
       el(
         "ul",
         {},
-        about.machines.map((machine) => el("li", {}, withLetter(machine))),
+        [...about.machines].sort((a, b) => letterOf(a).localeCompare(letterOf(b))).map((machine) =>
+          el("li", {}, withLetter(machine)),
+        ),
       ),
     ],
     [
@@ -38,6 +40,9 @@ function showAbout() {
     facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))),
   );
 }
+
+// A machine without a letter comes last: no cost was measured on it.
+const letterOf = (machine) => (DATA.costs.machines.find(([, name]) => machine.startsWith(name)) || ["~"])[0];
 
 // `A: ` and so on before a machine that titles name by its letter.
 function withLetter(machine) {

@@ -37,6 +37,7 @@ function showAllRuns() {
   const rows = found.slice(0, visibleRuns);
   $("found").textContent =
     `${many(found.length, "run")}${rows.length < found.length ? `, the first ${figure(rows.length)} displayed` : ""}`;
+  if (!rows.length) return put("runs-table", emptyNote("No run matches your search and your selection."));
   put(
     "runs-table",
     table(
@@ -119,8 +120,26 @@ function showOnPurpose() {
   );
 }
 
+// Runs with a timeline lead to it.
+const TIMELINES = new Set(DATA.timelines.map((each) => each.run));
+function timelineButton(run) {
+  const click = () => {
+    updateState(
+      (now) => {
+        now.timeline = RUNS.id[run];
+      },
+      ["timelines"],
+    );
+    $("timeline").scrollIntoView();
+    $("timeline").focus({ preventScroll: true });
+  };
+  const label = `timeline of ${RUNS.id[run]}`;
+  return el("button", { type: "button", class: "link", "aria-label": label, click }, "timeline");
+}
+
 const reportAndCommand = (run) => [
   reportLink(run),
+  TIMELINES.has(run) ? timelineButton(run) : null,
   el("details", {}, el("summary", {}, "command"), command(unwrap(RUNS.command[run]))),
 ];
 

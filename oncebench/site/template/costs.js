@@ -17,15 +17,47 @@ function showCosts() {
   const high = Math.min(100, Math.max(1.12, ...ends) * 1.03);
   put(
     "costs",
-    inGroups("costs", settings, (group) => group.map((setting) => costOf(setting, at, metric, low, high))),
+    inGroups("costs", settings, (group) => costsOf(group, at, metric, low, high), {
+      besides: (group) => clearOnes(group, at),
+      isEmpty: (group) => !group.some((setting) => isMeasured(setting, at)),
+    }),
   );
 }
 
-// A setting without any ratio has nothing to compare: it is one line, not a table.
-const isCompared = (setting) => setting.rows.some((row) => row.ratio.some(Boolean));
+// A setting without a ratio of the metric has nothing to compare: it is one line, not a table.
+const isCompared = (setting, at) => setting.rows.some((row) => row.ratio[at]);
+const isMeasured = (setting, at) => setting.rows.some((row) => row.absolute[at]);
+
+// The tables of a group. Settings without the metric share one line.
+function costsOf(group, at, metric, low, high) {
+  const [measured, without] = [true, false].map((is) => group.filter((setting) => isMeasured(setting, at) === is));
+  const titles = [...new Set(without.map((setting) => setting.title))];
+  const sinksOf = (title) => without.filter((setting) => setting.title === title).map((setting) => setting.sink);
+  const names = titles.map((title) => `${sinksOf(title).join(", ")}${title ? ` (${title})` : ""}`);
+  return [
+    measured.map((setting) => costOf(setting, at, metric, low, high)),
+    without.length ? el("p", { class: "uncompared" }, `${metric.heading} not measured: ${names.join("; ")}.`) : null,
+  ];
+}
+
+// The clear differences in a closed group, which its summary must not hide.
+function clearOnes(group, at) {
+  const found = group.flatMap((setting) =>
+    setting.rows
+      .filter((row) => row.ratio[at]?.[4])
+      .map((row) => {
+        const [middle, low, high] = row.ratio[at];
+        const where = cardTitle(setting.sink, setting);
+        return `${where}: ${shortName(row.configuration)} ${direction(middle)} ${times(middle)} (${span(low, high)})`;
+      }),
+  );
+  return found.length ? el("p", { class: "uncompared" }, "Clear differences in these: ", found.join("; "), ".") : null;
+}
+
+const direction = (ratio) => (ratio > 1 ? "↑" : "↓");
 
 function costOf(setting, at, metric, low, high) {
-  if (isCompared(setting)) return costTable(setting, at, metric, low, high);
+  if (isCompared(setting, at)) return costTable(setting, at, metric, low, high);
   const medians = setting.rows.map((row) => [
     `${shortName(row.configuration)} ${absoluteOf(row.absolute[at], metric)} (`,
     runsButton(many(row.runs.length, "run"), fullName(row.configuration), row.runs),
@@ -46,19 +78,26 @@ const cardTitle = (subject, setting) => (setting.title ? `${subject}. ${setting.
 // Groups that the reader opened; they stay open when their part is redrawn.
 const openGroups = new Set();
 
-// The full comparison, then each sweep in a group that can be opened.
-function inGroups(part, settings, drawn) {
+// The full comparison, then each sweep in a group that can be opened. `besides`: what a closed group must not hide. If
+// the groups before it are empty, a group is open.
+function inGroups(part, settings, drawn, { besides = () => null, isEmpty = () => false } = {}) {
   const groups = COSTS.groups.filter((name) => settings.some((setting) => setting.group === name));
+  let isFirst = true;
   return groups.map((name) => {
     const group = settings.filter((setting) => setting.group === name);
+    const isOpen = isFirst && !isEmpty(group);
+    isFirst &&= !isOpen;
     if (name === "") return drawn(group);
     const key = `${part} ${name}`;
-    return el(
+    const made = el(
       "details",
       {
         class: "numbers sweep",
-        open: openGroups.has(key) || groups.length === 1,
-        toggle: (event) => openGroups[event.currentTarget.open ? "add" : "delete"](key),
+        open: openGroups.has(key) || isOpen,
+        toggle: ({ currentTarget: { open } }) => {
+          if (!open) openGroups.delete(key);
+          else if (!isOpen) openGroups.add(key);
+        },
       },
       el(
         "summary",
@@ -67,6 +106,7 @@ function inGroups(part, settings, drawn) {
       ),
       drawn(group),
     );
+    return [made, besides(group)];
   });
 }
 
@@ -85,7 +125,14 @@ function costTable(setting, at, metric, low, high) {
   );
   return table(
     caption,
-    ["guarantee, variant", "ratio, 95 % interval", axis, "median", "difference", "runs"],
+    [
+      "guarantee, variant",
+      "ratio, 95 % interval",
+      axis,
+      withUnit("median", metric),
+      withUnit("difference", metric),
+      "runs",
+    ],
     setting.rows.map((row) => {
       const { guarantee, variant } = DATA.configurations[row.configuration];
       return [
@@ -107,6 +154,9 @@ function costTable(setting, at, metric, low, high) {
   );
 }
 
+// A heading with the name of the metric, which ends with its unit.
+const withUnit = (name, metric) => el("th", {}, name, el("span", { class: "size" }, metric.heading));
+
 const isBaseline = (configuration) => shortName(configuration) === COSTS.baseline.join(" ");
 
 function absoluteOf(found, metric) {
@@ -115,13 +165,12 @@ function absoluteOf(found, metric) {
 
 function ratioOf(row, at) {
   const found = row.ratio[at];
-  if (isBaseline(row.configuration)) return ["1×", el("span", { class: "size" }, "the baseline")];
+  if (isBaseline(row.configuration) && row.absolute[at]) return ["1×", el("span", { class: "size" }, "the baseline")];
   if (!found) return [el("span", { class: "none" }, row.absolute[at] ? NO_RATIO : NOT_MEASURED)];
   const [middle, low, high, rounds, isClear] = found;
   if (low === null) return [times(middle), el("span", { class: "size" }, many(rounds, "round"))];
-  const sign = middle > 1 ? "▲" : "▼";
   return [
-    el("span", { class: isClear ? "clear" : "unclear" }, `${isClear ? sign : "~"} ${times(middle)}`),
+    el("span", { class: isClear ? "clear" : "unclear" }, `${isClear ? direction(middle) : "~"} ${times(middle)}`),
     el("span", { class: "size" }, span(low, high)),
   ];
 }
@@ -139,7 +188,7 @@ function interval(row, at, x, width) {
   const inside = (value) => Math.max(2, Math.min(width - 2, x(Math.max(value, 1e-6))));
   const parts = [line(x(1), 0, x(1), height, "one")];
   let description = "not compared";
-  if (isBaseline(row.configuration)) {
+  if (isBaseline(row.configuration) && row.absolute[at]) {
     parts.push(mark(guarantee, x(1), height / 2, false));
     description = "the baseline";
   } else if (found) {
@@ -148,28 +197,19 @@ function interval(row, at, x, width) {
       low === null
         ? `${times(middle)}, ${many(rounds, "round")}`
         : `${times(middle)}, ${times(low)} to ${times(high)}${isClear ? "" : ", no clear difference"}`;
-    if (low !== null) {
-      parts.push(
-        line(inside(low), height / 2, inside(high), height / 2, `whisker ${guarantee}`),
-        ...[low, high].map((end) =>
-          line(inside(end), height / 2 - 5, inside(end), height / 2 + 5, `whisker ${guarantee}`),
-        ),
-      );
-    }
-    parts.push(mark(guarantee, inside(middle), height / 2, !isClear));
+    const point = [inside(middle), height / 2];
+    if (low === null) parts.push(cross(guarantee, ...point));
+    else parts.push(whisker(low, high, inside, height / 2, guarantee), mark(guarantee, ...point, !isClear));
   }
   return plot(`${fullName(row.configuration)} relative to at-least-once`, description, width, height, parts);
 }
 
 function ratioAxis(x, width, low, high) {
-  const all = ratioTicks(low, high);
-  const ticked = [1, ...all.filter((tick) => tick !== 1)].filter((tick) => tick >= low && tick <= high);
-  const placed = [];
-  for (const tick of ticked) if (placed.every((other) => Math.abs(x(other) - x(tick)) > 34)) placed.push(tick);
+  const all = ratioTicks(low, high).filter((tick) => tick >= low && tick <= high);
   return draw(
     "svg",
     { "aria-hidden": "true", width, height: 18, viewBox: `0 0 ${width} 18` },
-    placed.map((tick) => [
+    spaced(all, x, 34).map((tick) => [
       svgText(x(tick), 11, `${tick}×`, "tick", "middle"),
       line(x(tick), 14, x(tick), 18, "axis-line"),
     ]),

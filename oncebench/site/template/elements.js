@@ -42,6 +42,7 @@ function table(caption, head, rows, { sticky = 0, numeric = [], kind = "" } = {}
     const made =
       content instanceof HTMLTableCellElement ? content : el(here && name === "td" ? "th" : name, {}, content);
     if (made.tagName === "TH" && !made.scope) made.scope = name === "th" ? "col" : "row";
+    if (kind === "stacked" && name === "td") made.dataset.label = head[at];
     if (classes) made.className = `${made.className} ${classes}`.trim();
     return made;
   };
@@ -76,7 +77,18 @@ function table(caption, head, rows, { sticky = 0, numeric = [], kind = "" } = {}
 }
 
 function box(label, made) {
-  return el("div", { class: "box", role: "region", "aria-label": label, tabindex: "0" }, made);
+  return el("div", { class: "box", "aria-label": label }, made);
+}
+
+// A box that scrolls is a region that the Tab key reaches; another one is not.
+function markBoxes() {
+  for (const each of document.querySelectorAll(".box")) {
+    const [isWide, isHigh] = [each.scrollWidth > each.clientWidth + 1, each.scrollHeight > each.clientHeight + 1];
+    each.classList.toggle("scrolls", isWide);
+    for (const [name, value] of Object.entries({ role: "region", tabindex: "0" }))
+      if (isWide || isHigh) each.setAttribute(name, value);
+      else each.removeAttribute(name);
+  }
 }
 
 const captionOf = (text) => el("caption", {}, el("span", {}, text));

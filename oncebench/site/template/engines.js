@@ -6,7 +6,7 @@ function showEngines() {
     "engines-table",
     DATA.engines.flatMap((one) => [
       table(
-        `Engines under each guarantee, into Kafka, on ${one.place}`,
+        `Into Kafka, on ${withoutVersion(one.place)}`,
         ["engine, guarantee, variant", ...one.headings, "verdict"],
         one.rows.map(({ engine, guarantee, promise, variant, figures, verdicts, behind }) => [
           el(
@@ -14,17 +14,20 @@ function showEngines() {
             { class: "configuration" },
             el("strong", {}, engine),
             el("span", { class: `tag ${guarantee}` }, promise),
-            el("span", {}, variant),
+            el("span", {}, variant.replace(/^(flink|streams)-/, "")),
           ),
           ...figures,
           [
-            ...verdicts.map(([verdict, codes]) => outcomeTag(verdict, codes)),
+            ...(promise === guarantee
+              ? verdicts.map(([verdict, codes]) => outcomeTag(verdict, codes))
+              : noPromise(guarantee, verdicts)),
             behind ? el("span", { class: "size" }, "fell behind") : null,
           ],
         ]),
-        { sticky: 1, numeric: one.headings.map((_, at) => at + 1) },
+        { sticky: 1, numeric: one.headings.map((_, at) => at + 1), kind: "engines" },
       ),
       ...one.notes.map((note) => el("p", { class: "hint" }, note)),
+      el("p", { class: "hint" }, `Versions: ${[one.versions, ...commitOf(one.place)].filter(Boolean).join(", ")}.`),
       el(
         "p",
         { class: "hint" },
@@ -39,4 +42,22 @@ function showEngines() {
       ),
     ]),
   );
+}
+
+// A place ends with the commit of oncebench that measured, which is a fact for the line of versions.
+const COMMIT = /, version (\w+)$/;
+function withoutVersion(place) {
+  const machine = place.replace(COMMIT, "").replace(/^(\d+ cores?), (.*)$/, "$2, $1");
+  const found = COSTS.machines.find(([, name]) => name === machine);
+  return found ? `${machine} (machine ${found[0]})` : machine;
+}
+const commitOf = (place) => (COMMIT.test(place) ? [`oncebench at commit ${COMMIT.exec(place)[1]}`] : []);
+
+// A setting that promises nothing breaks no promise. The anomalies are those that its stated guarantee forbids.
+function noPromise(guarantee, verdicts) {
+  const codes = verdicts.map(([, each]) => each).filter(Boolean);
+  return [
+    "no promise",
+    codes.length ? el("span", { class: "size" }, `as ${guarantee}: ${codes.join(", ")}`) : null,
+  ];
 }

@@ -2,7 +2,28 @@
 
 const ALL_PARTS = ["matrix", "costs", "latencies", "timelines", "recoveries", "kill-points", "runs", "purpose"];
 
-function filterGroup(legend, name, values, parts) {
+// What the faults of a family have in common.
+const FAMILY_MEANING = {
+  healthy: "no fault",
+  kills: "kill -9 of the whole pipeline, once at each failpoint",
+  pairs: "a second kill in the replay of the first one's batch",
+  lives: "other faults of the pipeline's processes: stops, zombies, killed workers, a crash loop",
+  executor: "Spark's executor is killed or stopped",
+  broker: "the Kafka broker is killed, stopped or restarted, or a transaction is hijacked",
+  postgres: "the PostgreSQL server or one of its sessions is killed, stopped or restarted",
+  link: "a connection is cut, or a commit or an answer is late or lost",
+  timeout: "an outage that outlasts the transaction time-out",
+  disk: "a disk is full",
+  checkpoint: "a file of the checkpoint is cut, empty, lost or damaged",
+  "old-checkpoint": "the checkpoint is rolled back to an older one",
+  "no-checkpoint": "the checkpoint is deleted",
+  random: "kill -9 of the whole pipeline at random times",
+};
+
+// A family that is named like a sink says that it is one of faults.
+const familyLabel = (name) => (KINDS.sinks.includes(name) ? `${name} faults` : name);
+
+function filterGroup(legend, name, values, parts, text = (value) => value) {
   const make = (label, pressed, change) =>
     el(
       "button",
@@ -17,7 +38,7 @@ function filterGroup(legend, name, values, parts) {
           redrawFilters(name, label);
         },
       },
-      label,
+      text(label),
     );
   return el(
     "div",
@@ -37,7 +58,7 @@ function showFilters() {
     "filters",
     filterGroup("Sinks", "sinks", KINDS.sinks, ALL_PARTS),
     filterGroup("Guarantees", "guarantees", KINDS.guarantees, ALL_PARTS),
-    filterGroup("Faults", "families", KINDS.families, ["matrix", "recoveries"]),
+    filterGroup("Faults", "families", KINDS.families, ["matrix", "recoveries"], familyLabel),
   );
 }
 

@@ -6,21 +6,33 @@ const NO_RATIO = "no ratio";
 
 function showHeadline() {
   const [first, ...rest] = HEADLINE.sentences;
-  put("answer", first ? el("strong", {}, first) : null, rest.length ? ` ${rest.join(" ")}` : null);
-  put("headline", HEADLINE.rows.length ? [headlineTable(), headlineNote()] : null);
+  put("subject", HEADLINE.subject);
+  put("answer", first ? el("strong", {}, first) : null, rest.length ? ` ${rest.join(" ")}` : null, ...enginesLink());
+  put("headline", HEADLINE.rows.length ? headlineTable() : null);
+  put("headline-note", HEADLINE.rows.length ? headlineNote() : null);
   showHeadlineChart();
+}
+
+// The processor time of each engine, and a link to their table.
+function enginesLink() {
+  const part = $("engines");
+  if (!DATA.engines.length) return [];
+  return [
+    ` ${HEADLINE.engines} `,
+    el("a", { href: "#engines", click: (event) => goTo(event, part) }, part.querySelector("h2").textContent),
+  ];
 }
 
 function headlineTable() {
   const heads = [
     ["sink", ""],
-    ["latency", "p50 / p99, ms"],
+    ["exactly-once latency", [el("span", { class: "wide" }, "p50 / "), "p99, ms"], "latency"],
     ["p99 latency", "ratio"],
     ["time per event", "ratio", "wide"],
-    ["CPU per event", "ratio"],
+    ["CPU per event", "ratio", "cpu"],
     ...GUARANTEES.map((guarantee) => [
       el("span", { class: `tag ${guarantee}` }, guarantee),
-      ["rows", el("span", { class: "wide" }, ", in kills")],
+      ["rows", el("span", { class: "wide" }, " wrong, in kills")],
     ]),
   ];
   return table(
@@ -30,13 +42,18 @@ function headlineTable() {
     ),
     HEADLINE.rows.map((row) => {
       const { sink, variant } = DATA.configurations[row.configuration];
-      const runs = runsButton(variant, `${sink}: the healthy runs behind this row`, row.runs);
+      const runs = runsButton(many(row.runs.length, "run"), `${sink}, ${variant}: the runs of its costs`, row.runs);
       return [
-        el("th", {}, el("strong", {}, sink), el("span", { class: "size" }, runs)),
+        el(
+          "th",
+          {},
+          el("strong", {}, sink),
+          el("span", { class: "size" }, el("span", {}, variant), " ", row.runs.length ? runs : null),
+        ),
         latencyCell(row),
         ratioCell(row, "p99_ms"),
         ratioCell(row, "s_per_million", "wide"),
-        ratioCell(row, "cpu_s"),
+        ratioCell(row, "cpu_s", "cpu"),
         ...GUARANTEES.map((guarantee) => killsCell(row.kills[guarantee])),
       ];
     }),
@@ -52,9 +69,10 @@ const notMeasured = () => el("span", { class: "none" }, "not mea", el("wbr"), "s
 
 function latencyCell(row) {
   const [p50, p99] = [row.costs.p50_ms, row.costs.p99_ms];
-  if (p50[0] === null && p99[0] === null) return cellOf("", notMeasured());
-  const both = (at) => [figure(p50[at]), " / ", el("span", { class: "nb" }, figure(p99[at]))];
-  return cellOf("", both(0), p50[1] === null ? null : el("span", { class: "wide" }, "at-least-once ", both(1)));
+  if (p50[0] === null && p99[0] === null) return cellOf("latency", notMeasured());
+  const both = (at) => [el("span", { class: "wide" }, figure(p50[at]), " / "), figure(p99[at])];
+  const than = [el("span", { class: "wide" }, "at-least-once "), el("span", { class: "narrow" }, "vs ")];
+  return cellOf("latency", both(0), p50[1] === null ? null : [than, both(1)]);
 }
 
 // Why a row has no ratio.
@@ -70,26 +88,33 @@ function ratioCell(row, name, kind = "") {
     kind,
     el("span", { class: isClear ? "clear" : "unclear" }, `${isClear ? "" : "~ "}${times(middle)}`),
     span(low, high),
+    name === "p99_ms" ? row.elsewhere.map(([letter, there]) => [" ", elsewhere(letter, there)]) : null,
   );
 }
 
+// The ratio on another machine that contradicts the one above it.
+const elsewhere = (letter, [middle, , , , isClear]) =>
+  el("b", { class: "nb" }, `${letter}: ${isClear ? "" : "~ "}${times(middle)}`);
+
+const wrongRows = (lost, duplicated) => [lost ? "lost" : "", duplicated ? "duplicated" : ""].filter(Boolean).join(", ");
+
 function killsCell(kills) {
   if (!kills) return cellOf("", el("span", { class: "none" }, "not run"));
-  const [count, lost, duplicated] = kills;
-  const what = [lost ? "lost" : "", duplicated ? "duplicated" : ""].filter(Boolean).join(", ");
+  const [count, lost, duplicated, points, all] = kills;
+  const what = wrongRows(lost, duplicated);
+  const counts = [lost, duplicated].filter(Boolean).map((each) => figure(each));
   return cellOf(
     "",
     el(
       "span",
       { class: what ? "wrong" : "right" },
-      [lost, duplicated]
-        .filter(Boolean)
-        .map((count) => figure(count))
-        .join(", ") || "0",
+      counts.join(", ") || "0",
       what ? el("span", { class: "wide" }, ` ${what}`) : null,
     ),
-    what ? el("span", { class: "narrow" }, what.replace("duplicated", "dupl.")) : null,
-    el("span", { class: "wide" }, `in ${many(count, "kill")}`),
+    what ? el("span", { class: "narrow" }, what.replace("duplicated", "dupl."), " ") : null,
+    points < all
+      ? [`in ${many(count, "kill")}`, el("span", { class: "wide" }, `, ${points} of ${all} points`)]
+      : el("span", { class: "wide" }, `in ${many(count, "kill")}`),
   );
 }
 
@@ -98,38 +123,46 @@ function headlineNote() {
   return el(
     "p",
     { class: "note" },
-    "Lower is better; 1× is at-least-once. A ratio is the median of the rounds' ratios, so not always the ratio of ",
-    "two medians. Below it: its 95 % interval. ~: it includes 1×, so there is no clear difference.",
-    el("span", { class: "wide" }, ` Latency: ${HEADLINE.load || NOT_MEASURED}. `),
-    price ? el("span", { class: "wide" }, `Time and CPU: ${price}.`) : null,
+    "Lower is better; 1× is at-least-once into the same sink. Below a ratio: its 95 % interval. ~: the interval ",
+    "includes 1×, so there is no clear difference. A letter: another machine, which contradicts it. ",
+    "A ratio is the median of the rounds' ratios, so not always the ratio of two medians. ",
+    el("span", { class: "narrow" }, "vs: the latency of at-least-once. "),
+    `Latency: ${HEADLINE.load || NOT_MEASURED}. `,
+    price ? `Time and CPU: ${price}.` : null,
   );
 }
+
+const LONG_TITLE = "What it buys: rows lost or duplicated per kill, mean over the failpoints";
 
 // Two panels with a row for each sink: the ratio with its interval, and the rows lost or duplicated per kill.
 function showHeadlineChart() {
   const rows = HEADLINE.rows;
   if (!rows.length) return put("headline-chart", null);
   const all = $("headline-chart").clientWidth || 900;
-  const isNarrow = all < 640;
-  const [nameWidth, gap, each] = isNarrow ? [76, 14, 28] : [104, 48, 32];
+  const isNarrow = all < 780;
+  // A row is as high as three lines of its text.
+  const [nameWidth, gap, each, bar] = isNarrow ? [88, 10, 40, 12.5] : [104, 48, 38, 12];
   const top = 20;
   const floor = top + rows.length * each;
   const half = (all - nameWidth - gap) / 2;
-  const ratios = rows.map((row) => row.costs.p99_ms[2]);
-  const most = Math.max(1.5, ...ratios.filter(Boolean).flatMap((found) => found.slice(0, 3)));
-  const perKill = (kills) => (kills ? (kills[1] + kills[2]) / kills[0] : 0);
-  const worst = Math.max(1, ...rows.flatMap((row) => GUARANTEES.map((guarantee) => perKill(row.kills[guarantee]))));
-  const x = linear(0, most * 1.04, nameWidth, nameWidth + half);
+  const ends = rows
+    .flatMap((row) => [row.costs.p99_ms[2], ...row.elsewhere.map(([, there]) => there)])
+    .filter(Boolean)
+    .flatMap((found) => found.slice(0, 3))
+    .filter((value) => value > 0);
+  const [low, high] = [Math.min(0.8, ...ends) * 0.94, Math.max(1.25, ...ends) * 1.06];
+  const worst = Math.max(1, ...rows.flatMap((row) => GUARANTEES.map((name) => row.kills[name]?.[5] ?? 0)));
+  const x = logarithmic(low, high, nameWidth, nameWidth + half);
   const z = linear(0, worst, nameWidth + half + gap, all - (isNarrow ? 34 : 110));
   const parts = [
-    svgText(nameWidth, 12, isNarrow ? "Costs: p99 latency" : "What exactly-once costs: p99 latency ratio", "panel"),
+    svgText(nameWidth, 12, isNarrow ? "p99 latency ratio" : "What exactly-once costs: p99 latency ratio", "panel"),
     svgText(
       nameWidth + half + gap,
       12,
-      isNarrow ? "Buys: rows per kill" : "What it buys: rows lost or duplicated per kill",
+      isNarrow ? "Rows per kill" : all < 1100 ? "Rows lost or duplicated per kill" : LONG_TITLE,
       "panel",
     ),
-    ticks(0, most, isNarrow ? 3 : 5).map((tick) => [
+    spaced(ratioTicks(low, high), x, isNarrow ? 30 : 50).map((tick) => [
       line(x(tick), top, x(tick), floor, "rule"),
       svgText(x(tick), floor + 14, `${significant(tick)}×`, "tick", "middle"),
     ]),
@@ -144,60 +177,74 @@ function showHeadlineChart() {
     parts.push(
       svgText(0, y + each / 2 + 4, DATA.configurations[row.configuration].sink, "sink"),
       line(0, y + each, all, y + each, "rule"),
-      costMark(row, x, y + each / 2),
+      row.elsewhere.map(([letter, there]) => costElsewhere(letter, there, x, y + each / 2 + 11)),
+      costMark(row, x, y + each / 2 - (row.elsewhere.length ? 6 : 0)),
       GUARANTEES.map((guarantee, number) =>
-        killBar(row.kills[guarantee], guarantee, z, y + 2 + number * ((each - 4) / 3), (each - 4) / 3, !isNarrow),
+        killBar(row.kills[guarantee], guarantee, z, y + (each - 3 * bar) / 2 + number * bar, bar, !isNarrow),
       ),
     );
   });
   const title = "Cost of exactly-once against the rows that it saves";
   put(
     "headline-chart",
-    el("figure", {}, chartKey(isNarrow), plot(title, HEADLINE.sentences.join(" "), all, floor + 20, parts)),
+    el("figure", {}, chartKey(), plot(title, HEADLINE.sentences.join(" "), all, floor + 20, parts)),
   );
 }
 
 function costMark(row, x, y) {
   const found = row.costs.p99_ms[2];
-  if (!found) return svgText(x(0) + 4, y + 4, without(row, "p99_ms"), "tick");
+  if (!found) return svgText(x(1) + 6, y + 4, without(row, "p99_ms"), "tick");
   const [middle, low, high, , isClear] = found;
-  const whisker = low === null ? null : [low, high];
+  return [low === null ? null : whisker(low, high, x, y), costPoint(middle, low, isClear, x, y)];
+}
+
+// The same on another machine, smaller, with the machine's letter.
+function costElsewhere(letter, [middle, low, high, , isClear], x, y) {
   return [
-    whisker ? line(x(low), y, x(high), y, "whisker exactly-once") : null,
-    whisker ? whisker.map((end) => line(x(end), y - 5, x(end), y + 5, "whisker exactly-once")) : null,
-    mark("exactly-once", x(middle), y, !isClear),
+    whisker(low, high, x, y, "exactly-once", 4),
+    mark("exactly-once", x(middle), y, !isClear, 3.4),
+    svgText(x(high) + 6, y + 4, letter, "small"),
   ];
 }
 
-// A bar, its guarantee's shape at its end, and its value. No row wrong: the shape stands at 0.
+// A ratio of too few rounds for an interval is a cross: a hollow mark has an interval that includes 1.
+const costPoint = (middle, low, isClear, x, y) =>
+  low === null ? cross("exactly-once", x(middle), y) : mark("exactly-once", x(middle), y, !isClear, 4.5);
+
+// A bar, its guarantee's shape at its end, and its value. No row wrong: the shape stands at 0. Kills that missed a
+// failpoint have no bar, and their shape is off the axis: their mean would compare other kills.
 function killBar(kills, guarantee, z, y, height, hasWords) {
   if (!kills) return null;
-  const [count, lost, duplicated] = kills;
-  const value = (lost + duplicated) / count;
-  const what = [lost ? "lost" : "", duplicated ? "duplicated" : ""].filter(Boolean).join(", ");
-  const text = hasWords && what ? `${figure(value)} ${what}` : figure(value);
+  const [count, lost, duplicated, points, all, perKill] = kills;
+  const what = wrongRows(lost, duplicated);
+  const middle = y + height / 2;
+  if (perKill === null) {
+    const text = hasWords
+      ? `${figure(lost + duplicated)} ${what} in ${many(count, "kill")}, ${points} of ${all} failpoints: no bar`
+      : `${figure(lost + duplicated)} in ${many(count, "kill")}`;
+    return [mark(guarantee, z(0) - 8, middle, false, 3.4), svgText(z(0) + 8, middle + 4, text, "small few")];
+  }
   return [
-    draw("rect", {
-      class: `bar ${guarantee}`,
-      x: z(0),
-      y: y + 1,
-      width: Math.max(0, z(value) - z(0)),
-      height: height - 2,
-    }),
-    mark(guarantee, z(value), y + height / 2, false, 3.4),
-    svgText(z(value) + 8, y + height / 2 + 3.6, text, "small"),
+    draw("rect", { class: `bar ${guarantee}`, x: z(0), y: y + 2, width: z(perKill) - z(0), height: height - 4 }),
+    mark(guarantee, z(perKill), middle, false, 3.4),
+    svgText(z(perKill) + 8, middle + 4, hasWords && what ? `${figure(perKill)} ${what}` : figure(perKill), "small"),
   ];
 }
 
-function chartKey(isNarrow) {
-  const sample = (guarantee, hollow) =>
-    draw("svg", { width: 14, height: 14, "aria-hidden": "true" }, mark(guarantee, 7, 7, hollow, 4.5));
+function chartKey() {
+  const sample = (made) => draw("svg", { width: 14, height: 14, "aria-hidden": "true" }, made);
+  const isSingle = HEADLINE.rows.some((row) => row.costs.p99_ms[2]?.[1] === null);
   return el(
     "ul",
     { class: "key", "aria-label": "Marks" },
-    GUARANTEES.map((guarantee) => el("li", {}, sample(guarantee, false), ` ${guarantee}`)),
-    isNarrow
-      ? null
-      : el("li", {}, sample("exactly-once", true), " no clear difference from 1×; the line is the 95 % interval"),
+    GUARANTEES.map((guarantee) => el("li", {}, sample(mark(guarantee, 7, 7, false, 4.5)), ` ${guarantee}`)),
+    el("li", {}, sample(mark("exactly-once", 7, 7, true, 4.5)), " no clear difference from 1×"),
+    el(
+      "li",
+      { class: "wide" },
+      draw("svg", { width: 30, height: 14, "aria-hidden": "true" }, whisker(2, 28, (value) => value, 7)),
+      " 95 % interval",
+    ),
+    isSingle ? el("li", {}, sample(cross("exactly-once", 7, 7)), " too few rounds for an interval") : null,
   );
 }

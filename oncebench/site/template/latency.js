@@ -18,15 +18,12 @@ function showLatencies() {
   );
 }
 
-// A colour for each guarantee, a dash pattern for each of its variants.
-function strokes(curves) {
-  const counts = {};
-  return curves.map((curve) => {
-    const { guarantee } = DATA.configurations[curve.configuration];
-    counts[guarantee] = (counts[guarantee] || 0) + 1;
-    return `curve ${guarantee} dash-${Math.min(counts[guarantee], 4)}`;
-  });
-}
+// A colour and a shape for each guarantee, a dash pattern for each line.
+const DASHES = 6;
+const strokes = (curves) =>
+  curves.map(
+    (curve, at) => `curve ${DATA.configurations[curve.configuration].guarantee} dash-${Math.min(at + 1, DASHES)}`,
+  );
 
 function latencyPlot(setting) {
   const width = plotWidth("latencies", 480);
@@ -66,8 +63,9 @@ function latencyPlot(setting) {
       const largest = curve.ms[PERCENT.indexOf(100)];
       return [
         path(points, kinds[at]),
-        points.map(([px, py]) => draw("circle", { class: `point-mark ${guarantee}`, cx: px, cy: py, r: 2 })),
+        points.map(([px, py]) => mark(guarantee, px, py, false, 2.6)),
         largest === null ? null : mark(guarantee, atMax(at), y(largest), false, 4),
+        largest === null ? null : path([[atMax(at), y(largest)], [atMax(at), floor]], `stem ${kinds[at]}`),
       ];
     }),
   ];
@@ -88,6 +86,7 @@ function latencyPlot(setting) {
             ],
             kinds[at],
           ),
+          mark(DATA.configurations[curve.configuration].guarantee, 17, 6, false, 4),
         ),
         " ",
         runsButton(shortName(curve.configuration), `the run drawn for ${fullName(curve.configuration)}`, [curve.run]),

@@ -13,6 +13,7 @@ const PARTS = {
 
 function show(parts) {
   for (const part of parts) PARTS[part]();
+  markBoxes();
 }
 
 function showAll() {
@@ -31,6 +32,7 @@ showParts();
 listenToDialog();
 showAll();
 window.addEventListener("hashchange", showAll);
+document.addEventListener("toggle", markBoxes, true); // a closed group has no size
 
 let width = window.innerWidth;
 window.addEventListener("resize", () => {

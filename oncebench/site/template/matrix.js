@@ -12,7 +12,12 @@ const NO_CELL = {
   "n/a": "this fault cannot occur in this configuration",
   "not run": "it can occur, and no run has it",
 };
-const COUNTS = { "−20": "20 rows lost", "+20": "20 rows duplicated", "4/5": "4 of 5 faults have this outcome" };
+const COUNTS = {
+  "−20": "20 rows lost; at-most-once may",
+  "+20": "20 rows duplicated; at-least-once may",
+  "4/5": "4 of 5 faults have this outcome",
+  "¹": "the number of a known limit",
+};
 const FAULTS = MATRIX.families.flatMap((family, at) => family.faults.map((fault) => ({ fault, family: at })));
 
 function showMatrixKey() {
@@ -23,12 +28,22 @@ function showMatrixKey() {
   );
   put(
     "promises",
-    DATA.about.promises.map((sentence) => el("li", {}, sentence)),
+    DATA.about.promises.map((sentence) => el("li", {}, ...withLimits(sentence))),
   );
+  put("protocols", DATA.about.protocols);
   put(
     "limits",
-    MATRIX.limits.length ? [el("h3", {}, "Known limits"), el("ol", {}, MATRIX.limits.map(limitLine))] : null,
+    MATRIX.limits.length
+      ? [el("h3", { id: "limits-h", tabindex: "-1" }, "Known limits"), el("ol", {}, MATRIX.limits.map(limitLine))]
+      : null,
   );
+}
+
+// `1 limit` and `known limits` of a sentence lead to the list of limits.
+function withLimits(sentence) {
+  const link = (text) =>
+    MATRIX.limits.length ? el("a", { href: "#limits-h", click: (event) => goTo(event, $("limits-h")) }, text) : text;
+  return sentence.split(/(\d+ limit|known limits)/).map((part, at) => (at % 2 ? link(part) : part));
 }
 
 // The configurations and faults of a known limit, its rows, and its cause.
@@ -161,10 +176,11 @@ function openers(families) {
 
 function familyHead(family, open) {
   const span = open ? family.faults.length : 1;
-  if (family.faults.length < 2) return el("th", { scope: "col", class: "family" }, family.name);
+  if (family.faults.length < 2)
+    return el("th", { scope: "col", class: "family", title: FAMILY_MEANING[family.name] }, familyLabel(family.name));
   return el(
     "th",
-    { scope: "colgroup", colspan: span, class: "family" },
+    { scope: "colgroup", colspan: span, class: "family", title: FAMILY_MEANING[family.name] },
     el(
       "button",
       {
@@ -186,7 +202,7 @@ function familyHead(family, open) {
         },
       },
       el("span", { class: "turn", "aria-hidden": "true" }, open ? "▾" : "▸"),
-      ` ${family.name}`,
+      ` ${familyLabel(family.name)}`,
     ),
   );
 }
@@ -290,7 +306,7 @@ function showCell(configuration, fault, at) {
         reportLink(run),
         command(unwrap(RUNS.command[run])),
       ]),
-      { numeric: [2, 3, 4] },
+      { numeric: [2, 3, 4], kind: "stacked" },
     ),
     codeRules([unwrap(MATRIX.cells.codes[at]), ...parts.map((each) => unwrap(each[2]))]),
   );
@@ -325,7 +341,7 @@ function showFamily(configuration, family, cells, faults) {
         ),
         command(unwrap(MATRIX.cells.command[at])),
       ]),
-      { numeric: [2, 3] },
+      { numeric: [2, 3], kind: "stacked" },
     ),
     codeRules(rows.map(({ at }) => unwrap(MATRIX.cells.codes[at]))),
   );

@@ -1,7 +1,7 @@
 // Plots: scales, ticks, the marks of the guarantees, and figures with their numbers as a table.
 
 const DATA = window.ONCEBENCH;
-if (!DATA || DATA.form !== 6) {
+if (!DATA || DATA.form !== 7) {
   put(
     "main",
     el(
@@ -51,6 +51,27 @@ function mark(guarantee, x, y, hollow, size = 5.5) {
     return draw("rect", { ...shape, x: x - size * 0.9, y: y - size * 0.9, width: size * 1.8, height: size * 1.8 });
   }
   return draw("circle", { ...shape, cx: x, cy: y, r: size });
+}
+
+// A value without an interval.
+const cross = (guarantee, x, y, size = 4.5) =>
+  draw("path", {
+    class: `cross ${guarantee}`,
+    d: `M${x - size},${y - size}l${2 * size},${2 * size}m0,${-2 * size}l${-2 * size},${2 * size}`,
+  });
+
+// The line of an interval, with its two ends.
+const whisker = (low, high, x, y, guarantee = "exactly-once", half = 6) => [
+  line(x(low), y, x(high), y, `whisker ${guarantee}`),
+  [low, high].map((end) => line(x(end), y - half, x(end), y + half, `whisker ${guarantee}`)),
+];
+
+// Those ticks that are far enough apart for their texts; 1 is always among them.
+function spaced(all, scale, apart) {
+  const placed = [];
+  for (const tick of [1, ...all.filter((each) => each !== 1)])
+    if (placed.every((other) => Math.abs(scale(other) - scale(tick)) > apart)) placed.push(tick);
+  return placed;
 }
 
 const line = (x1, y1, x2, y2, kind) => draw("line", { x1, y1, x2, y2, class: kind });

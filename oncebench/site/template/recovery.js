@@ -58,20 +58,21 @@ function recoveryTable(family, machine, rows) {
 }
 
 function showRandomKills() {
-  const { headings, rows: all } = RECOVERY.random_kills;
+  const { headings, points, rows: all } = RECOVERY.random_kills;
   const rows = all.filter((row) => isSelected(row.configuration));
   if (!rows.length) return put("kill-points", emptyNote("Your selection has no run with random kills."));
   put(
     "kill-points",
     table(
       "Random kills by the last failpoint before them",
-      ["sink, guarantee, variant", ...headings, "reports"],
+      ["sink, guarantee, variant", ...headings, "reports", ...points],
       rows.map((row) => [
         configurationHead(row.configuration),
         ...row.cells,
         runsButton(many(row.runs.length, "run"), `${fullName(row.configuration)}, random kills`, row.runs),
+        ...row.points,
       ]),
-      { sticky: 1, numeric: headings.map((_, at) => at + 1) },
+      { sticky: 1, numeric: [...headings, "", ...points].map((_, at) => at + 1) },
     ),
   );
 }

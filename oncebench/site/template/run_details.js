@@ -17,6 +17,10 @@ function configurationHead(configuration) {
     broken ? el("span", { class: "purpose" }, `broken on purpose: ${broken}`) : null,
   );
 }
+function guaranteeAndVariant(configuration) {
+  const { guarantee, variant } = DATA.configurations[configuration];
+  return [el("span", { class: `tag ${guarantee}` }, guarantee), " ", el("span", { class: "nb" }, variant)];
+}
 const outcomeOfRun = (run) => RUNS.outcomes[RUNS.outcome[run]];
 
 // `✓ kept`: a symbol, hidden from screen readers, and the outcome.
@@ -54,10 +58,13 @@ function codeRules(texts) {
     ...found.map(([code, { means, rule }]) => [code, `${means}: ${rule}`]),
     ...Object.entries(DATA.terms).filter(([term]) => terms.has(term)),
   ];
-  const lines = entries.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text)));
+  const lines = entries.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, withCode(text))));
   const heading = el("p", {}, "What the codes mean, and how they are counted");
   return lines.length ? [heading, el("dl", { class: "facts" }, lines)] : [];
 }
+
+// Text in which `name` is code.
+const withCode = (text) => text.split("`").map((part, at) => (at % 2 ? el("code", {}, part) : part));
 
 // A command breaks only between its options, unless one option is longer than the line.
 const command = (text) =>
@@ -76,14 +83,14 @@ function runsButton(label, title, runs) {
   );
 }
 
-function showRuns(title, runs, before = []) {
+function showRuns(title, runs) {
   openDialog(
     title,
-    before,
     table(
-      `Runs of: ${title}`,
-      ["verdict", "seed", "rows lost", "rows duplicated", "report", "command to repeat it"],
+      "Its runs",
+      ["guarantee, variant", "verdict", "seed", "rows lost", "rows duplicated", "report", "command to repeat it"],
       runs.map((run) => [
+        guaranteeAndVariant(RUNS.configuration[run]),
         outcomeTag(outcomeOfRun(run), unwrap(RUNS.codes[run])),
         RUNS.seed[run],
         figure(RUNS.lost[run]),
@@ -91,7 +98,7 @@ function showRuns(title, runs, before = []) {
         reportLink(run),
         command(unwrap(RUNS.command[run])),
       ]),
-      { numeric: [1, 2, 3] },
+      { numeric: [2, 3, 4], kind: "stacked" },
     ),
     codeRules(runs.map((run) => unwrap(RUNS.codes[run]))),
   );
@@ -110,6 +117,7 @@ function openDialog(title, ...content) {
     ...content.flat(Infinity).filter(Boolean),
   );
   dialog.showModal();
+  markBoxes();
   $("dialog-h").focus();
 }
 

@@ -1,7 +1,7 @@
 // A run with faults over time: rates, latencies and lag, its faults, and its recovery from each.
 
 const MOST_LABELLED = 2; // more faults have numbers: their texts would overlap
-const MARK_NAMES = ["detected", "process back", "first row", "caught up"];
+const MARK_NAMES = ["seen", "process back", "first row", "caught up"];
 
 function showTimelines() {
   const able = DATA.timelines.filter((each) => isSelected(each.configuration));
@@ -111,7 +111,7 @@ function timelinePlot(timeline) {
   });
   parts.push(
     isLabelled
-      ? timeline.faults.map((fault, at) => faultLabels(fault, at, x, edge.top, bottom, width))
+      ? drawnInOrder(timeline.faults.map((fault, at) => faultLabels(fault, at, x, bottom, width)))
       : timeline.faults.map((fault, at) => faultMark(fault, at, timeline.faults, x, edge.top, bottom)),
     ticks(0, seconds, width / 110).map((tick) => svgText(x(tick), bottom + 16, figure(tick), "tick", "middle")),
     svgText(
@@ -128,7 +128,7 @@ function timelinePlot(timeline) {
     ` ${unwrap(timeline.title)}, `,
     outcomeTag(outcomeOfRun(timeline.run), unwrap(RUNS.codes[timeline.run])),
     ". ",
-    timeline.step > 1 ? `Each step is ${timeline.step} s; latency and lag are the highest in it. ` : "",
+    `Each step is ${timeline.step} s${timeline.step > 1 ? "; latency and lag are the highest in it" : ""}. `,
     timeline.marked ? "" : "This report has no start time of its timeline, so its faults are not drawn. ",
     runsButton("its report", title, [timeline.run]),
   ];
@@ -208,8 +208,11 @@ function outage(fault, x, top, bottom, seconds) {
   return draw("rect", { class: "outage", x: x(at), y: top, width: Math.max(1, x(back) - x(at)), height: bottom - top });
 }
 
+// The lines of all faults, then their texts.
+const drawnInOrder = (labels) => [labels.map(([lines]) => lines), labels.map(([, texts]) => texts)];
+
 // A line with a text for the fault, for the return of the process, and for the first new row.
-function faultLabels(fault, number, x, top, bottom, width) {
+function faultLabels(fault, number, x, bottom, width) {
   const marks = [
     [fault[0], unwrap(fault[1]), "fault-line"],
     ...[1, 2].map((mark) => [
@@ -218,16 +221,16 @@ function faultLabels(fault, number, x, top, bottom, width) {
       "recovered",
     ]),
   ];
-  return marks.map(([at, name, kind], row) => {
-    if (at === null) return null;
-    const y = 12 + 14 * (number * 3 + row);
+  const present = marks.map((mark, row) => [...mark, row]).filter(([at]) => at !== null);
+  const height = (row) => 12 + 14 * (number * 3 + row);
+  const lines = present.map(([at, , kind, row]) => line(x(at), height(row) - 9, x(at), bottom, `${kind} thin`));
+  // Texts come after all lines, so their halo interrupts a line that crosses them.
+  const texts = present.map(([at, name, , row]) => {
     const text = name + (row ? ` after ${figure(at - fault[0], 1)} s` : ` at ${figure(at, 1)} s`);
     const isLeft = x(at) + text.length * 7.5 > width; // a bold letter of 12 px is at most 7.5 px wide on average
-    return [
-      line(x(at), y - 9, x(at), bottom, `${kind} thin`),
-      svgText(x(at) + (isLeft ? -5 : 5), y, text, "mark-name", isLeft ? "end" : "start"),
-    ];
+    return svgText(x(at) + (isLeft ? -5 : 5), height(row), text, "mark-name label", isLeft ? "end" : "start");
   });
+  return [lines, texts];
 }
 
 // The fault's number above its line, unless the previous number is too close, and a short stroke for each mark.

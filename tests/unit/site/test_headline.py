@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
+from oncebench.delivery.failpoints import POINTS
 from oncebench.report.comparisons.paired import Difference
 from oncebench.report.configuration import configurations_of
 from oncebench.report.measures.metrics import BY_NAME, figure
 from oncebench.report.report import read_reports
-from oncebench.site.answer.headline import Answer, Cost, Kills, answers_of, as_json, price_load, price_settings
-from oncebench.site.answer.sentences import listed, sentences
+from oncebench.site.answer.headline import Answer, Cost, Kills, _kills, answers_of, as_json, price_load, price_settings
+from oncebench.site.answer.sentences import listed, of_engines, sentences, subject
 from oncebench.site.costs import settings_of
 from oncebench.site.faults.matrix import matrix_of
 from tests import ROOT, sample_reports
+from tests.unit.report.test_engines import FLAT_OUT, report
 from tests.unit.report.test_sweep_selection import series
+from tests.unit.scenario.test_fault_matrix import fault
+from tests.unit.scenario.test_fault_matrix import report as killed
+from tests.unit.site.test_matrix import matrix
 
 
 def answers(reports: Sequence[Any]) -> list[Answer]:
@@ -26,9 +32,15 @@ def ratio(median: float, low: float, high: float, rounds: int = 6) -> Cost:
     return Cost(None, None, Difference(median, low, high, (median,) * rounds))
 
 
-def answer(sink: str, p99: Cost, kills: Mapping[str, tuple[int, int, int]]) -> Answer:
-    counted = {name: Kills((sink, name, "v"), *counts) for name, counts in kills.items()}
-    return Answer((sink, EXACTLY_ONCE, "v"), {"p99_ms": p99}, counted, [])
+def answer(
+    sink: str,
+    p99: Cost,
+    kills: Mapping[str, tuple[int, int, int]],
+    elsewhere: Mapping[str, Cost] = MappingProxyType({}),
+) -> Answer:
+    counted = {name: Kills((sink, name, "v"), *counts, 9, 9, None) for name, counts in kills.items()}
+    there = {letter: cost.ratio for letter, cost in elsewhere.items() if cost.ratio}
+    return Answer((sink, EXACTLY_ONCE, "v"), {"p99_ms": p99}, counted, [], there)
 
 
 def test_full_comparison_gives_the_latency_of_a_sink() -> None:
@@ -102,7 +114,7 @@ def test_sentence_names_clear_and_unclear_costs_and_what_kills_did() -> None:
     ]
     assert sentences(made) == [
         "Exactly-once adds no clear p99 latency into a and b, but takes 1.63 times (1.39 to 1.79) the p99 latency into "
-        "c; in 9 kills it lost no row and duplicated none.",
+        "c; in 9 kills (kill -9 of the whole pipeline at its 9 failpoints) it lost no row and duplicated none.",
         "At-least-once duplicated 160 rows in 4 kills, and at-most-once lost 60 rows in 5 kills.",
     ]
 
@@ -114,9 +126,85 @@ def test_sentence_names_the_cost_that_too_few_rounds_do_not_exclude() -> None:
 
 def test_sentence_reports_rows_that_exactly_once_lost() -> None:
     (first,) = sentences([answer("a", ratio(1.0, 0.9, 1.1, rounds=2), {EXACTLY_ONCE: (9, 20, 40)})])
-    assert first == "In 9 kills exactly-once lost 20 rows and duplicated 40."  # too few rounds: no word about cost
+    kills = "In 9 kills (kill -9 of the whole pipeline at its 9 failpoints)"
+    assert first == f"{kills} exactly-once lost 20 rows and duplicated 40."  # too few rounds: no word about cost
     assert sentences([]) == []
 
 
 def test_names_are_listed_with_commas_and_and() -> None:
     assert [listed(names) for names in ((), ("a",), ("a", "b"), ("a", "b", "c"))] == ["", "a", "a and b", "a, b and c"]
+
+
+def test_rows_per_kill_give_each_failpoint_the_same_weight() -> None:
+    def run(point: str, duplicated: int) -> Any:
+        return killed(fault(f"{point}:kill", duplicated=duplicated), guarantee=AT_LEAST_ONCE)
+
+    once = [run(point, 20) for point in POINTS]
+    found = _kills(matrix(*once, *(run("after-commit", 80) for _ in range(3))), ("kafka", AT_LEAST_ONCE, "v"))
+    assert found is not None
+    assert (found.kills, found.duplicated, found.points, found.all_points) == (12, 420, 9, 9)
+    assert found.rows_per_kill == (8 * 20 + (20 + 3 * 80) / 4) / 9, "420 / 12 would weigh after-commit four times"
+
+
+def test_kills_that_lack_a_failpoint_have_no_rows_per_kill() -> None:
+    matrix = matrix_of(made := [*sample_reports.faulted(1)])
+    few = {place: entries for place, entries in matrix.items() if place.fault != "mid-write:kill"}
+    (kafka,) = (each for each in answers_of(made, few, configurations_of(made)) if each.sink == "kafka")
+    found = kafka.kills[AT_MOST_ONCE]
+    assert (found.points, found.all_points, found.rows_per_kill) == (8, 9, None)
+    (row,) = (
+        row for row in as_json([kafka], [], made, list(configurations_of(made)))["rows"] if row["kills"][AT_MOST_ONCE]
+    )
+    assert row["kills"][AT_MOST_ONCE] == [8, found.lost, 0, 8, 9, None]
+
+
+def on(machine: str, made: Sequence[Any], **times: float) -> list[Any]:
+    """The reports on a machine, with the p99 of exactly-once that many times as high."""
+    return [
+        {**each, "environment": {"cpu": machine, "cores": 2}, "series": machine,
+         "latency_ms": {**each["latency_ms"],
+                        "p99": 500.0 * (times["p99"] if each["cell"]["guarantee"] == EXACTLY_ONCE else 1.0)}}
+        for each in made
+    ]  # fmt: skip
+
+
+def test_another_machine_that_contradicts_the_latency_is_on_the_first_screen() -> None:
+    here, there = on("here", series("full", rounds=9), p99=1.0), on("there", series("x", sessions=180), p99=1.12)
+    (kafka,) = answers([*here, *there])
+    assert {letter: ratio.median for letter, ratio in kafka.elsewhere.items()} == {"B": 1.12}
+    assert sentences([kafka]) == [
+        "Exactly-once adds no clear p99 latency into kafka (1.12 times, 1.12 to 1.12 on machine B)."
+    ]
+    made = as_json([kafka], [], [*here, *there], list(configurations_of(here)))
+    assert made["load"].endswith(", machine A")
+    assert [letter for letter, _ in made["rows"][0]["elsewhere"]] == ["B"]
+    agreeing = on("there", series("x", sessions=180), p99=1.0)
+    other_load = on("there", series("x", trigger_ms=2000), p99=1.12)
+    assert [dict(each.elsewhere) for each in (*answers([*here, *agreeing]), *answers([*here, *other_load]))] == [{}, {}]
+    (reverse,) = answers([*on("here", series("full", rounds=9), p99=1.5), *agreeing])
+    assert "(no clear difference, 1.00 times, 1.00 to 1.00, on machine B)" in sentences([reverse])[0]
+
+
+def test_the_first_screen_names_engine_cores_and_other_engines() -> None:
+    reports = [{"environment": {"cores": 2}}, {}]
+    others = [report(FLAT_OUT, engine=name) for name in ("spark", "flink", "kafka-streams", "flink")]
+    assert subject(reports, others) == (
+        "Spark Structured Streaming from Kafka into each sink on 2 cores, next to Flink and Kafka Streams."
+    )
+    assert subject([{}], []) == "Spark Structured Streaming from Kafka into each sink."
+
+
+def test_the_first_screen_compares_the_processor_time_of_engines() -> None:
+    def run(engine: str, variant: str, cpu_us: float) -> Any:
+        return report(FLAT_OUT, variant, engine, cpu_s_per_million_events=cpu_us, schema=5)
+
+    spark, flink = [run("spark", "two-phase", 19.2)], [run("flink", "a", 7.3), run("flink", "b", 13.6)]
+    weaker = {**run("flink", "a", 1.0), "cell": {**flink[0]["cell"], "guarantee": AT_LEAST_ONCE}}
+    assert of_engines([*spark, weaker, *flink]) == (
+        "Exactly-once into Kafka took 19.2 µs in Spark and 7.3 to 13.6 µs in Flink: "
+        "CPU per event, flat out, one run each."
+    )
+    assert "one run each" not in of_engines([*spark, *spark, *flink, *flink])
+    assert of_engines(spark) == of_engines([]) == ""
+    elsewhere = {**flink[0], "environment": {**flink[0]["environment"], "cpu": "another"}}
+    assert of_engines([*spark, elsewhere]) == "", "engines of two machines are not compared"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from oncebench.report.configuration import configurations_of
-from oncebench.report.outcome import ORDER
+from oncebench.report.outcome import ORDER, outcome_of
 from oncebench.report.report import SCHEMA
+from oncebench.report.schema import Report
 from oncebench.scenario.matrix.families import RANDOM_KILL
 from oncebench.site import about
 from oncebench.site.faults.matrix import (
@@ -72,20 +73,26 @@ def test_rows_of_batches_without_a_fault_count_in_the_only_cell_of_their_run() -
     ]  # random kills have every row
 
 
-def promise(*reports: dict[str, Any]) -> list[str]:
+def made_about(*reports: dict[str, Any]) -> dict[str, Any]:
     found = matrix(*reports)
     dated = [{"schema": SCHEMA, **report} for report in reports]
-    return list(about._promises(dated, found, dict.fromkeys((place.configuration for place in found), "")))
+    return about.as_json(dated, found, dict.fromkeys((place.configuration for place in found), ""))
 
 
-def test_a_promise_counts_the_cells_with_the_present_protocols() -> None:
+def promise(*reports: dict[str, Any]) -> list[str]:
+    return list(made_about(*reports)["promises"])
+
+
+def test_the_cells_with_the_present_protocols_are_counted() -> None:
     kill, cut = (with_rows(report(fault(each))) for each in ("after-commit:kill", "mid-write:cut-link:3"))
-    of_two = "At least {} of these cells ran with the current protocols, the others perhaps with earlier ones."
+    of_two = (
+        "At least {} of 2 cells of exactly-once ran with the current protocols, the others perhaps with earlier ones."
+    )
     for schemas, expected in (((1, 1), 0), ((2, 3), 1)):
         made = [{**each, "schema": schema} for each, schema in zip((kill, cut), schemas, strict=True)]
-        assert of_two.format(expected) in promise(*made)[0]
+        assert made_about(*made)["protocols"] == of_two.format(expected)
     both = [{**kill, "schema": schema} for schema in (1, 3)]  # two runs of one cell
-    assert "present" not in promise(*both)[0]
+    assert made_about(*both)["protocols"] is None
 
 
 def test_a_promise_counts_every_row_of_its_runs() -> None:
@@ -103,6 +110,17 @@ def test_a_promise_counts_every_row_of_its_runs() -> None:
     )
     inside = with_rows(report(fault("after-commit:kill", duplicated=40), guarantee="at-least-once"), duplicated=40)
     assert promise(inside)[0].endswith("Rows duplicated: 40 (allowed).")
+
+
+def test_forbidden_rows_of_known_limits_are_named_as_such() -> None:
+    lost = fault("after-commit:lose-checkpoint", duplicated=300)
+    limit = with_rows(report(lost, variant="native", verdict="broken", codes=("DUP",)), duplicated=300)
+    assert outcome_of(cast("Report", limit)) == "limit"
+    (sentence,) = promise(limit)
+    assert "(1 limit)" in sentence
+    assert sentence.endswith("Rows duplicated: 300 (all in runs with known limits).")
+    wrong = with_rows(report(fault("mid-write:kill", duplicated=20), verdict="broken", codes=("DUP",)), duplicated=20)
+    assert "known limits" not in promise(limit, wrong)[0], "some of these rows have no known cause"
 
 
 def test_command_of_a_cell_has_its_own_fault_alone() -> None:

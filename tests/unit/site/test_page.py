@@ -15,10 +15,11 @@ from click.testing import CliRunner
 from oncebench.audit.anomalies import CATALOGUE, TERMS
 from oncebench.cli import cli
 from oncebench.errors import UserError
+from oncebench.report.tables import engines
 from oncebench.site import csv_tables, page, write
 from oncebench.site.data import as_script, data_of
 from oncebench.site.stored import Stored, stored_in, take_in
-from tests import sample_reports
+from tests import ROOT, sample_reports
 
 TEMPLATE = Path(page.__file__).parent / "template"
 MOST_LINES, MOST_COLUMNS = 400, 120
@@ -178,6 +179,23 @@ def test_publishing_writes_page_and_tables_only(tmp_path: Path) -> None:
     assert sorted(path for path in folder.rglob("*") if path.is_file() and path not in before) == sorted(written)
 
 
+def test_the_page_links_to_those_guides_that_are_there(tmp_path: Path) -> None:
+    folder = sample_reports.write(tmp_path / "results", some())
+
+    def links() -> list[str]:
+        write.publish(folder)
+        return re.findall(r'href="(\.\./[^"]+)"', (folder / "index.html").read_text())
+
+    assert links() == []
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "glossary.md").write_text("")
+    assert links() == ["../docs/glossary.md"]
+
+
+def test_every_guide_is_in_the_repository() -> None:
+    assert [path for path in write.GUIDES if not (ROOT / "results" / path).exists()] == []
+
+
 def test_empty_folder_error_names_the_commands(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="compare --publish"):
         write.publish(tmp_path)
@@ -216,6 +234,12 @@ def test_a_series_with_other_engines_has_a_table_of_its_own(tmp_path: Path) -> N
     assert shown["rows"][0]["commands"] == [flink["reproduce"]]
     assert shown["files"] == ["engines/headline.jsonl"]
     assert [row["behind"] for row in shown["rows"]] == [False, False]
+    assert [each.partition(",")[0] for each in shown["headings"]][:4] == [
+        "CPU per event", "p99 at 2", "rows lost", "rows duplicated"
+    ]  # fmt: skip
+    (line,) = engines.lines([flink])
+    assert shown["rows"][0]["figures"][4] == line.figures[0], "events/s"
+    assert sorted(shown["rows"][0]["figures"]) == sorted(line.figures)
     assert any(note.startswith("†: no price.") for note in shown["notes"])
 
 

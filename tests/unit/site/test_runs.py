@@ -138,6 +138,15 @@ def test_title_is_the_family_or_the_faults() -> None:
     assert title(sample_reports.only(made, faults=[])) == ""
 
 
+def test_frequent_words_have_the_smallest_numbers() -> None:
+    texts = Texts()
+    given = ["rare --seed 1", "--seed 2", "--seed  2"]
+    assert [texts.add(each) for each in given] == [0, 1, 2]
+    packed = texts.as_json()
+    assert packed["words"][:2] == ["--seed", "2"]
+    assert [" ".join(packed["words"][word] for word in each) for each in packed["texts"]] == given
+
+
 def test_recovery_and_random_kills_are_the_rows_of_the_tables() -> None:
     made = list(sample_reports.faulted(1))
     data = recovery.as_json(made, rows := list(configurations_of(made)))
@@ -147,8 +156,16 @@ def test_recovery_and_random_kills_are_the_rows_of_the_tables() -> None:
     for row in kills:
         assert all(made[run]["cell"]["sink"] == rows[row["configuration"]][0] for run in row["runs"])
         assert len(row["runs"]) == 1
-    random = data["random_kills"]["rows"]
-    assert [(*rows[row["configuration"]], *row["cells"]) for row in random] == random_kills.table(made)
+    random, first = data["random_kills"]["rows"], ["kills", "rows lost", "rows duplicated", "rate at most"]
+    assert data["random_kills"]["headings"] == first, "the rate is what the text explains, so it is no last column"
+    head = [each.removeprefix("rows ") for each in first] + data["random_kills"]["points"]
+    for row, expected in zip(random, random_kills.table(made), strict=True):
+        named = dict(zip(random_kills.HEADINGS, expected, strict=True))
+        assert rows[row["configuration"]] == expected[:3]
+        assert dict(zip(head, [*row["cells"], *row["points"]], strict=True)) == {
+            name: text for name, text in named.items() if name in head
+        }
+    assert {*random_kills.HEADINGS[3:]} - {*head} == {"runs"}
     assert all(made[run]["cell"]["random_kills"] for row in random for run in row["runs"])
 
 
