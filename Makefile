@@ -39,10 +39,12 @@ test-slow: setup $(CONTRIB)
 unit: $(CONTRIB)
 	@$(RUN)/python -m pytest -n 2 -m 'not integration' tests/unit contrib
 
-# What docs/why_believe_it.md shows: ten thousand damaged histories (some hundreds for both auditors), every mutant.
+# What docs/why_believe_it.md and docs/protocol_model.md show: ten thousand damaged histories (some hundreds for both
+# auditors), every mutant, every search of the protocols.
 proofs: $(STAMP)
 	@ONCEBENCH_EXAMPLES=10000 $(RUN)/python -m pytest --timeout 7200 --durations 12 tests/proofs/test_audit_injection.py
 	@ONCEBENCH_EXAMPLES=10000 $(RUN)/python -m pytest --timeout 7200 tests/proofs/test_sql_auditor.py tests/proofs/test_mutants.py
+	@$(RUN)/python -m proofs.protocol_model --no-traces
 
 # The auditor's code, changed in one place at a time. Few examples: what a change breaks, few show.
 mutation: $(STAMP)

@@ -15,6 +15,7 @@ import psycopg
 from confluent_kafka import Producer
 
 from oncebench.delivery.contract import SinkKind
+from oncebench.jobs.checkpoint import open_batch
 from oncebench.lab.lab import Lab
 from oncebench.processes import child
 from oncebench.processes.child import Child
@@ -38,6 +39,17 @@ def with_names(text: str, servers: str, input_topic: str, output_topic: str, spa
     return text
 
 
+def in_small_batches(text: str, most: int) -> str:
+    """Returns the text of an example whose queries take few records into a batch, and do not wait between two."""
+    for before, after in (
+        (r'(\.option\("startingOffsets", "earliest"\))', rf'\1.option("maxOffsetsPerTrigger", "{most}")'),
+        (r'processingTime="1 second"', 'processingTime="0 seconds"'),
+    ):
+        text, count = re.subn(before, after, text)
+        assert count > 0, before
+    return text
+
+
 class Example:
     """A job of `examples/` with topics of its own, in a folder of its own.
 
@@ -46,9 +58,12 @@ class Example:
         folder: the job's working folder.
         name: of the file in `examples/`.
         kinds: of sinks whose jars the job needs.
+        most: orders in a batch of each query; None: as many as there are.
     """
 
-    def __init__(self, lab: Lab, folder: Path, name: str, kinds: Iterable[SinkKind] = ()) -> None:
+    def __init__(
+        self, lab: Lab, folder: Path, name: str, kinds: Iterable[SinkKind] = (), most: int | None = None
+    ) -> None:
         self.lab, self.folder, self._starts = lab, folder, 0
         self.servers = lab.kafka.bootstrap_servers
         self.input = lab.kafka.fresh_topic("orders", PARTITIONS)
@@ -60,6 +75,8 @@ class Example:
     .config("spark.driver.extraJavaOptions", {java!r})"""
         text = (ROOT / "examples" / name).read_text()
         text = with_names(text, self.servers, self.input, self.output, given)
+        if most is not None:
+            text = in_small_batches(text, most)
         (folder / "job.py").write_text(text)
         self._producer = Producer({"bootstrap.servers": self.servers, "enable.idempotence": True})
 
@@ -75,6 +92,11 @@ class Example:
         for order in orders:
             self._producer.produce(self.input, key=order["order_id"], value=json.dumps(order))
         assert self._producer.flush(60) == 0
+
+    def open_batches(self) -> list[int]:
+        """The batches that a query has planned and not finished."""
+        checkpoints = (path.parent for path in self.folder.rglob("offsets"))
+        return [batch for batch in map(open_batch, checkpoints) if batch is not None]
 
     def in_topic(self) -> Counter[str]:
         """How often a committed consumer reads each order."""

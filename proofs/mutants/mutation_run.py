@@ -21,6 +21,7 @@ import os
 import resource
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import chdir, redirect_stdout
@@ -39,6 +40,7 @@ from mutmut.utils.file_utils import walk_mutatable_files
 from mutmut.utils.format_utils import mangled_name_from_mutant_name
 
 KILLED = 1  # pytest's exit code when a test has failed
+FAILED = 2  # of a fork that ended outside its tests
 NO_TESTS = 33  # mutmut's code for a function that no test runs
 ENDLESS = 10  # times the normal duration of the tests: only an endless loop takes longer
 SAVE_EVERY = 20  # results are saved after this many mutants
@@ -136,6 +138,9 @@ def tried(session: pytest.Session, mutant: str, tests: Sequence[pytest.Item]) ->
     """Runs tests on a mutant in a fork.
 
     Returns the outcome (0: all passed, KILLED, or minus the signal that ended the fork) and the number of passed tests.
+
+    Raises:
+        pytest.UsageError: the fork failed outside its tests, so the mutant has no outcome.
     """
     progress, report = os.pipe()
     child = os.fork()
@@ -143,21 +148,28 @@ def tried(session: pytest.Session, mutant: str, tests: Sequence[pytest.Item]) ->
         os.close(report)
         with os.fdopen(progress, "rb") as passed:
             count = len(passed.read())
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), count
-    code = KILLED
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if code == FAILED:
+            raise pytest.UsageError(f"{mutant or 'the unchanged code'}: its fork failed outside its tests, see above")
+        return code, count
+    code = FAILED
     try:
         limit = ceil(ENDLESS * (1 + sum(state().duration_by_test[item.nodeid] for item in tests)))
         resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
-        nowhere = os.open(os.devnull, os.O_WRONLY)
+        nowhere, errors = os.open(os.devnull, os.O_WRONLY), os.dup(2)
         os.dup2(nowhere, 1)
         os.dup2(nowhere, 2)
         set_mutant_under_test(mutant)
         for item in tests:
             if not passes(session, item):
+                code = KILLED
                 break
             os.write(report, b".")
         else:
             code = 0
+    except BaseException:
+        os.dup2(errors, 2)
+        traceback.print_exc()
     finally:
         os._exit(code)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -116,3 +118,14 @@ def test_only_rows_of_a_log_can_be_scattered(database: duckdb.DuckDBPyConnection
         second = count.count(con, files_of(files))
     assert compare(counts_of(audit(files)), second).reasons == ()
     assert second["SCAT"] == 0
+
+
+def test_the_page_has_the_stored_outcomes_of_the_auditors_mutants() -> None:
+    lines = PAGE.read_text().splitlines()
+    for name, found in json.loads((ROOT / "proofs" / "mutants" / "outcomes.json").read_text()).items():
+        path = ROOT / name
+        changed = hashlib.sha256(path.read_bytes()).hexdigest() != found["sha256"]
+        file = name.removeprefix("oncebench/audit/").removeprefix("python/")
+        made, alive = found["mutants"], len(found["survivors"])
+        row = f"| `{file}`{', before its last change' if changed else ''} | {made} | {made - alive} | {alive} |"
+        assert row in lines, row

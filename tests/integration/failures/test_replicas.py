@@ -135,6 +135,7 @@ def test_a_commit_waits_for_replicas(
     assert driver.commit(1, {0: prepared}) == set()
     with started_after_a_warning(second, caplog):
         assert driver.commit(1, {0: prepared}) == set(), "a replay commits again, and waits for the first to end"
+    assert "not enough in-sync replicas" in caplog.text
     wait_for("all rows", lambda: output.visible() == {"early": 20})
     with closing(Coordinator({"bootstrap_servers": output.servers})) as coordinator:
         assert {txn.state for txn in coordinator.listed(driver._names.prefix)} == {"CompleteCommit"}

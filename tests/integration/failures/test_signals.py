@@ -15,6 +15,7 @@ import pytest
 from oncebench.lab.lab import Lab
 from oncebench.processes.child import Child, tail
 from oncebench.record.json_lines import read_lines
+from pipeline.config import PipelineConfig
 from tests.pipelines import WAIT_S, Fixture, session
 from tests.waiting import wait_for
 
@@ -39,29 +40,49 @@ def names(child: Child) -> set[str]:
 @pytest.mark.parametrize(
     ("guarantee", "variant"),
     [
-        ("exactly-once", "two-phase"),
+        ("at-most-once", "claim"),
+        pytest.param("exactly-once", "two-phase", marks=pytest.mark.slow),
         pytest.param("exactly-once", "idempotent", marks=pytest.mark.slow),
         pytest.param("at-least-once", "acknowledged", marks=pytest.mark.slow),
     ],
 )
-def test_sigterm_to_the_whole_job_ends_it_between_two_batches(
+def test_sigterm_to_the_whole_job_in_a_batch_ends_it_after_this_batch(
     lab: Lab, tmp_path: Path, guarantee: str, variant: str
 ) -> None:
     fixture = Fixture(lab, tmp_path)
-    config = fixture.config(guarantee, variant, max_events_per_batch=40)
+    # The job stands still when the first signal comes, inside a batch that it has claimed or decided.
+    config = fixture.config(guarantee, variant, "after-decision:stop:600@batch=1", max_events_per_batch=40)
     fixture.send(record for number in range(60) for record in session(f"s{number}"))
     with fixture.pipeline(config) as supervisor:
         supervisor.start()
-        wait_for("a first row", lambda: bool(fixture.visible()), [supervisor])
         child = supervisor.child
         assert child is not None
-        for _ in range(3):  # an impatient operator repeats it
-            all_of(child)
+        # Nobody asks the supervisor meanwhile, which would continue the job.
+        wait_for("the job to stand still", lambda: child.stands_still(child.pid))
+        all_of(child)
+        child.thaw()
+        for _ in range(2):  # an impatient operator repeats it
             time.sleep(0.1)
+            all_of(child)
         assert child.wait(60.0), tail(child.log)
         wait_for("its JVM and workers to be gone", lambda: not child.members())
         child.kill_session()
         assert child.returncode == 0, tail(child.log)
+    done = {int(path.name) for path in (config.checkpoint / "commits").glob("[0-9]*")}
+    assert 1 in done
+    assert delivered(config) <= done
+    assert guarantee == "at-least-once" or begun(config) <= done
+
+
+def delivered(config: PipelineConfig) -> set[int]:
+    """The batches that the sink has taken."""
+    return {line["batch"] for line in read_lines(config.record / "progress.jsonl").items if line["kind"] == "sink"}
+
+
+def begun(config: PipelineConfig) -> set[int]:
+    """The batches with a claim or a decision."""
+    names = [path.name for path in (config.checkpoint / "journal").glob("*-*.json")]
+    return {int(name.split("-")[1].split(".")[0]) for name in names if name.startswith(("claim", "decision"))}
 
 
 MOMENTS: dict[str, Callable[[Child], bool]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from oncebench.jobs import DeltaSink, deliver
 from oncebench.jobs.session import SHUFFLES
 from oncebench.lab.lab import Lab
 from oncebench.sinks.registry import SINKS
+from tests.integration.jobs.rejecting import BAD, GOOD, Rejecting
 from tests.spark_sessions import sinkless, spark_session
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
@@ -121,3 +123,16 @@ def test_the_table_is_a_local_folder_whatever_sparks_default_file_system_is(
     finally:
         hadoop.set("fs.defaultFS", local)
     assert sorted(row.value for row in spark.read.format("delta").load(str(table)).collect()) == ["0", "1"]
+
+
+def test_rejected_records_are_copied_and_the_table_gets_the_others(
+    lab: Lab, spark: SparkSession, tmp_path: Path
+) -> None:
+    job, table = Rejecting(lab, spark, tmp_path), tmp_path / "table"
+    writer = deliver(
+        job.rows(), DeltaSink(str(table), sink_id="rejecting"), guarantee=EXACTLY_ONCE,
+        checkpoint=tmp_path / "checkpoint", quarantine=job.quarantine,
+    )  # fmt: skip
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert sorted(row.value for row in spark.read.format("delta").load(str(table)).collect()) == sorted(GOOD)
+    assert job.copies() == Counter(BAD)

@@ -13,13 +13,14 @@ from typing import Any
 
 from confluent_kafka import Producer
 
+from oncebench.delivery.copies import headers
 from oncebench.lab.lab import Lab
 from oncebench.processes import child
 from oncebench.processes.child import tail
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.registry import SINKS
 from tests import ROOT
-from tests.reading import read_all
+from tests.reading import committed_records, read_all
 
 WAIT_S = 120.0  # a start of Spark takes 5 to 10 s, and many times that beside other tests
 # Records that are no orders: the third costs nothing.
@@ -101,6 +102,11 @@ class Own:
 
     def read(self, name: str) -> list[bytes]:
         return [value or b"" for value in read_all(KafkaReader(self.servers, self.topics[name])).value]
+
+    def set_aside(self) -> set[tuple[bytes, bytes]]:
+        """The positions in the input of the records that were copied, perhaps more than once."""
+        copies = [dict(record.headers() or ()) for record in committed_records(self.servers, self.topics["bad"])]
+        return {(copy[headers.SOURCE_PARTITION], copy[headers.SOURCE_OFFSET]) for copy in copies}
 
     def visible(self) -> Counter[str]:
         return Counter(str(json.loads(value)["order_id"]) for value in self.read("checked"))

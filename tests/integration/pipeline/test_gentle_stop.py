@@ -35,6 +35,6 @@ def test_a_stop_while_batches_run_exits_with_0(
         wait_for("a first row", lambda: bool(fixture.visible()), [supervisor])
         child = supervisor.child
         assert child is not None
-        time.sleep(0.3)  # somewhere in one of the many batches that are still to come
+        time.sleep(0.3)  # most likely in one of the many batches that are still to come
         child.stop_gently(60.0)
         assert child.returncode == 0, (config.record / "logs" / "pipeline.log").read_text()[-2000:]

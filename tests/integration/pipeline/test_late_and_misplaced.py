@@ -95,3 +95,4 @@ def test_a_replay_that_makes_other_rows_stops_the_query(fixture: Fixture) -> Non
         pipeline.start()
         wait_for("it to stop", lambda: pipeline.child is not None and not pipeline.child.alive)
         assert "NondeterministicReplay" in pipeline.child.log.read_text()
+    assert fixture.visible() == every_row("n-1"), "what was decided, once"

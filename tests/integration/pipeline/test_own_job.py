@@ -28,7 +28,7 @@ def test_the_job_of_the_page_writes_each_order_once_however_often_it_is_killed(l
                 job.kill_session()  # its last batch is written, and rarely in Spark's commit log
                 continue
             wait_for("all orders", lambda sent=sent: len(own.visible()) == sent, [job])  # type: ignore[misc]
-            wait_for("what was set aside", lambda: len(own.read("bad")) >= len(NONE) * WAVES, [job])
+            wait_for("what was set aside", lambda: len(own.set_aside()) == len(NONE) * WAVES, [job])
             job.stop_gently(WAIT_S)
             assert job.returncode == 0, tail(job.log)
     assert own.visible() == Counter(f"o-{number}" for number in range(ORDERS * WAVES))

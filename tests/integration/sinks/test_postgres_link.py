@@ -1,9 +1,9 @@
-"""The PostgreSQL sink behind a proxy: the answer of a COMMIT or of a claim is lost, and it took effect."""
+"""The PostgreSQL sink behind a proxy: a COMMIT or a claim has no answer, and it took effect, or never arrived."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, nullcontext, suppress
 
 import psycopg
 import pytest
@@ -49,12 +49,33 @@ def test_a_lost_answer_is_that_of_a_commit_that_took_effect_however_many_came_be
         write(writer, number, 0, batch(f"k{number}"))
     catch = Catch(is_commit)
     proxy.catch(catch)
-    with suppress(DeliveryFailed):  # the ledger tells the idempotent one that it was committed; the others don't know
+    # Only the ledger of `idempotent` shows that the COMMIT took effect.
+    with nullcontext() if variant == "idempotent" else pytest.raises(DeliveryFailed):
         write(writer, before, 0, batch(f"k{before}"))
     proxy.forget(catch)
     assert catch.request is not None, "a COMMIT was seen"
     assert commit_outcome(catch.answer or b"") == {"command_tag": "COMMIT"}
     assert output.visible() == {f"k{number}": 2 for number in range(before + 1)}
+
+
+@pytest.mark.parametrize("variant", ["claim", "acknowledged", "idempotent", "upsert"])
+def test_a_commit_that_never_arrived_fails_the_task_and_the_next_one_writes(
+    output: Output, proxy: Proxy, variant: str
+) -> None:
+    writer = writer_of(output.sink(variant), variant)
+    catch = Catch(lambda request: is_commit(request) and never_sent(), held_s=0.0)
+
+    def never_sent() -> bool:
+        catch.forgotten = True
+        return True
+
+    proxy.catch(catch)
+    with pytest.raises(DeliveryFailed):
+        write(writer, 0, 0, batch("k"))
+    assert catch.request is not None, "a COMMIT was seen"
+    assert output.visible() == {}
+    write(writer, 0, 0, batch("k"))
+    assert output.visible() == {"k": 2}
 
 
 def test_a_claim_whose_answer_was_lost_is_the_drivers_own(output: Output, proxy: Proxy) -> None:

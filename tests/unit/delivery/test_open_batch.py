@@ -136,3 +136,21 @@ def test_a_sink_learns_whether_spark_has_finished_the_newest_decision(tmp_path: 
         sink, job.target, journal, OutputChecks(job.target, journal, Gaps(journal.folder, None), Places(journal.folder))
     )
     assert sink.decided == [{"name": "x", "batch": 1, "partition": 0, "finished": not opened}]
+
+
+class Older(OutputChecks):
+    """Comparisons that ask nothing about markers, as for a sink without them."""
+
+    def after_sink(self, _sink: Sink) -> None:
+        pytest.fail("a start with an older checkpoint goes on")
+
+
+@pytest.mark.parametrize(("opened", "variant"), [(True, "idempotent"), (False, "idempotent"), (True, "two-phase")])
+def test_a_sink_that_names_no_holder_is_compared_with_the_checkpoint(
+    tmp_path: Path, opened: bool, variant: str
+) -> None:
+    job = Job(tmp_path, variant, opened)
+    sink, journal = Sunk({0: Mark(1, 1, 0), 1: Mark(2, 1, 0)}), job.journal()
+    checks = Older(job.target, journal, Gaps(journal.folder, None), Places(journal.folder))
+    with pytest.raises(RefusedStart, match=r"^the sink holds batch 2 of sink_id 'orders', but .* no batch after 1: "):
+        start_sink(sink, job.target, journal, checks)

@@ -264,16 +264,40 @@ def test_the_start_after_a_late_decision_of_an_older_driver_shows_every_row_once
     assert (store.visible, store.prepared) == (EVERY_ROW, {})
 
 
-def test_a_replay_that_makes_other_rows_writes_nothing_and_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lost", [False, True], ids=["all committed", "all lost"])
+def test_a_replay_that_makes_other_rows_writes_nothing_and_raises(tmp_path: Path, lost: bool) -> None:
     store = Store()
     journal = open_journal(tmp_path, Identity("s", "memory", "d", "v", PARTITIONS))
     with pytest.raises(Killed):
         first = MemoryBatch(store, "after-decision", digest=1)
         delivery.exactly_once_two_phase(first, MemorySink(store, ()), journal, "rewrite")  # type: ignore[arg-type]
+    if lost:
+        forget(store)
     again = open_journal(tmp_path, Identity("s", "memory", "d", "v", PARTITIONS))
-    sink = MemorySink(store, named_by(again))
+    sink, replay = MemorySink(store, named_by(again)), MemoryBatch(store, None, digest=2)
     with pytest.raises(NondeterministicReplay):
-        delivery.exactly_once_two_phase(MemoryBatch(store, None, digest=2), sink, again, "rewrite")  # type: ignore[arg-type]
+        delivery.exactly_once_two_phase(replay, sink, again, "rewrite")  # type: ignore[arg-type]
+    assert store.visible == ({} if lost else EVERY_ROW)
+    assert (store.prepared, store.ids) == ({}, PARTITIONS)
+    assert len(again.decisions(MemoryBatch.id)) == 1
+
+
+def test_a_lost_partition_is_written_again_only_as_its_first_run_wrote_it(tmp_path: Path) -> None:
+    """The other partition is committed, so rows that moved from one to the other would be lost or doubled."""
+    store = Store()
+    journal = open_journal(tmp_path, Identity("s", "memory", "d", "v", PARTITIONS))
+    with pytest.raises(Killed):
+        first = MemoryBatch(store, "after-decision", digest=1)
+        delivery.exactly_once_two_phase(first, MemorySink(store, ()), journal, "rewrite")  # type: ignore[arg-type]
+    gone = next(name for name, (partition, _) in store.prepared.items() if partition == 1)
+    del store.prepared[gone]
+    for digest, raised in ((2, pytest.raises(NondeterministicReplay)), (1, nullcontext())):
+        again = open_journal(tmp_path, Identity("s", "memory", "d", "v", PARTITIONS))
+        sink, replay = MemorySink(store, named_by(again)), MemoryBatch(store, None, digest=digest)
+        with raised:
+            delivery.exactly_once_two_phase(replay, sink, again, "rewrite")  # type: ignore[arg-type]
+        assert store.visible == (EVERY_ROW if digest == 1 else Counter(dict.fromkeys([(0, 0), (0, 1), (0, 2)], 1)))
+    assert [each.partition for each in replay.results if each.prepared] == [1]
 
 
 @pytest.mark.parametrize("died_at", ["mid-commit", "after-commit"])

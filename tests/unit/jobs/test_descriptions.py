@@ -50,7 +50,15 @@ def test_a_cluster_with_sparks_defaults_gets_every_line() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", AT_START)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "spark.task.maxFailures",
+        "spark.stage.maxConsecutiveAttempts",
+        "spark.stage.ignoreDecommissionFetchFailure",
+        "spark.speculation",
+    ],
+)
 def test_each_setting_of_a_cluster_is_checked(name: str) -> None:
     (line,) = wrong_at_start("yarn", {**AT_START, name: "7"})
     assert line == f'.config("{name}", "{AT_START[name]}")'

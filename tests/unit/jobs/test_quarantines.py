@@ -11,14 +11,14 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from pyspark.sql.types import StringType, StructField, StructType
 
-from oncebench.delivery.contract import AT_LEAST_ONCE, Sink, SinkKind, Support
+from oncebench.delivery.contract import AT_LEAST_ONCE, SinkKind, Support
 from oncebench.delivery.errors import NoKafka, RefusedStart
 from oncebench.delivery.quarantine import Quarantine
 from oncebench.delivery.topics.check import READ, WRITE
 from oncebench.jobs import SqliteSink, query
 from oncebench.jobs.start import kafka_must_answer
 from tests.unit.delivery.test_columns import MARK
-from tests.unit.jobs.test_closed_sinks import SESSION
+from tests.unit.jobs.test_closed_sinks import ROWS, Counted
 
 BAD = Quarantine("orders-bad", "orders", {"bootstrap.servers": "bad:1", "log_level": 0})
 SUPPORTS = (Support(AT_LEAST_ONCE, "acknowledged", "", default=True),)
@@ -71,11 +71,12 @@ def test_its_own_login_is_tried(checked: Checked, monkeypatch: pytest.MonkeyPatc
 def deliver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
     """Delivers rows with these columns besides a key, with a quarantine."""
     monkeypatch.setattr(query, "deliverable", lambda rows, _sink: rows)
-    monkeypatch.setattr(query, "find_kind", lambda _: SinkKind("any", SUPPORTS, {}, lambda _: Sink()))
+    monkeypatch.setattr(query, "find_kind", lambda _: SinkKind("any", SUPPORTS, {}, lambda _: Counted()))
+    monkeypatch.setattr(query, "_started", {})
 
     def delivered(*columns: StructField) -> None:
         schema = StructType([StructField("key", StringType()), *columns])
-        rows: Any = SimpleNamespace(isStreaming=True, schema=schema, columns=schema.names, sparkSession=SESSION)
+        rows: Any = SimpleNamespace(**{**vars(ROWS), "schema": schema, "columns": schema.names})
         sink = SqliteSink("out", sink_id="mine")
         query.deliver(rows, sink, guarantee=AT_LEAST_ONCE, checkpoint=tmp_path / "cp", quarantine=BAD)
 
@@ -94,3 +95,24 @@ def test_a_start_checks_its_quarantine(deliver: Callable[..., None], monkeypatch
     monkeypatch.setattr(query, "_refuse_unfit_quarantine", refused)
     with pytest.raises(RefusedStart, match="wrong password"):
         deliver(StructField("quarantine", MARK))
+
+
+def test_the_batches_get_the_rejected_records_and_the_quarantine(
+    deliver: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Any] = []
+
+    def encoded(rows: Any, _sink: object) -> Any:
+        found.append(rows.columns)
+        return rows
+
+    class Kept(query.Batches):
+        def __init__(self, *given: Any, **more: Any) -> None:
+            super().__init__(*given, **more)
+            found.append(self._quarantine)
+
+    monkeypatch.setattr(query, "_refuse_unfit_quarantine", lambda *_: None)
+    monkeypatch.setattr(query, "deliverable", encoded)
+    monkeypatch.setattr(query, "Batches", Kept)
+    deliver(StructField("quarantine", MARK))
+    assert found == [["key", "quarantine"], BAD]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -40,21 +39,33 @@ def test_the_observer_stops_although_a_constructor_swallows_exceptions(tmp_path:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+class Clock:
+    """Stands for `time`: only a sleep takes time."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
 class Late:
     """A reader whose rows come at given times after its first poll; some polls return early without a row."""
 
-    def __init__(self, *due_s: float) -> None:
-        self.due_s, self.taken, self.began = [*due_s], 0, 0.0
+    def __init__(self, clock: Clock, *due_s: float) -> None:
+        self.clock, self.due_s, self.taken, self.began_s = clock, [*due_s], 0, clock.now_s
 
     def poll(self, timeout_s: float) -> Rows:
-        self.began = self.began or time.monotonic()
-        until = time.monotonic() + min(timeout_s, 0.05)
-        while time.monotonic() < until:
-            if self.due_s and time.monotonic() >= self.began + self.due_s[0]:
+        until_s = self.clock.now_s + min(timeout_s, 0.05)
+        while self.clock.now_s < until_s:
+            if self.due_s and self.clock.now_s >= self.began_s + self.due_s[0]:
                 self.due_s.pop(0)
                 self.taken += 1
                 return Rows([0], [self.taken], [1], [b"k"], [b"{}"], [()], seen_us=1)
-            time.sleep(0.001)
+            self.clock.sleep(0.001)
         return Rows()
 
 
@@ -64,37 +75,42 @@ class Nowhere:
 
 @pytest.mark.parametrize(
     ("due_s", "taken"),
-    [((0.0, 0.12), 2), ((0.12, 0.24, 0.36), 3), ((0.0, 5.0), 1), (tuple(at / 10 for at in range(100)), 10)],
+    [((0.0, 0.12), 2), ((0.12, 0.24, 0.36), 3), ((0.0, 5.0), 1), (tuple(0.05 + at / 10 for at in range(100)), 10)],
 )
-def test_rows_on_their_way_at_sigterm_are_taken(due_s: tuple[float, ...], taken: int) -> None:
-    reader = Late(*due_s)
-    began = time.monotonic()
+def test_rows_on_their_way_at_sigterm_are_taken(
+    monkeypatch: pytest.MonkeyPatch, due_s: tuple[float, ...], taken: int
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(observer, "time", clock)
+    reader = Late(clock, *due_s)
     follow(cast("Any", reader), cast("Any", Nowhere()), cast("Any", Nowhere()), lambda: True)
-    assert abs(reader.taken - taken) <= (taken == 10)
-    assert time.monotonic() - began < observer.LAST_S + observer.QUIET_S + 0.5
+    assert reader.taken == taken
+    assert clock.now_s - reader.began_s < observer.LAST_S + observer.QUIET_S
 
 
 class Seldom:
     """A reader that is not due for long: only a poll that waits for nothing reads at once, and its call is slow."""
 
-    def __init__(self) -> None:
-        self.taken = False
+    def __init__(self, clock: Clock) -> None:
+        self.clock, self.taken = clock, False
 
     def poll(self, timeout_s: float) -> Rows:
         if timeout_s > 0 or self.taken:
-            time.sleep(timeout_s)
+            self.clock.now_s += timeout_s
             return Rows()
-        time.sleep(observer.LAST_S + 0.1)
+        self.clock.now_s += observer.LAST_S + 0.1
         self.taken = True
         return Rows([0], [0], [1], [b"k"], [b"{}"], [()], seen_us=1)
 
 
-def test_a_reader_that_is_not_due_for_long_reads_once_more_at_sigterm() -> None:
+def test_a_reader_that_is_not_due_for_long_reads_once_more_at_sigterm(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(observer, "time", clock)
     taken: list[Any] = []
 
     class Kept:
         def append(self, columns: Any) -> None:
             taken.extend(columns["offset"])
 
-    follow(cast("Any", Seldom()), cast("Any", Kept()), cast("Any", Nowhere()), lambda: True)
+    follow(cast("Any", Seldom(clock)), cast("Any", Kept()), cast("Any", Nowhere()), lambda: True)
     assert taken == [0]

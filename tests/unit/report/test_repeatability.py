@@ -117,9 +117,9 @@ def test_the_rank_test_equals_that_of_scipy_where_no_values_are_equal() -> None:
 
 def test_twelve_rounds_against_twelve_take_less_than_a_second() -> None:
     one, other = [float(each) for each in range(12)], [each + 3.5 for each in range(12)]
-    started = time.monotonic()
+    started = time.process_time()  # other processes do not count
     p = mann_whitney_p(one, other)
-    assert time.monotonic() - started < 1.0
+    assert time.process_time() - started < 1.0
     above = sum(mine > theirs for mine in one for theirs in other)
     z = (abs(above - 72) - 0.5) / (12 * 12 * 25 / 12) ** 0.5
     assert p == pytest.approx(2 * (1 - NormalDist().cdf(z)), rel=0.05)

@@ -177,6 +177,43 @@ def test_a_producer_that_saw_an_error_is_never_used_again(recorded: list[dict[st
     assert len(recorded) == 2
 
 
+class Begins:
+    """A transactional producer whose transactions do not begin."""
+
+    made: ClassVar[list[Begins]] = []
+    name, sound, waits, lacks_marker, open_batch, used_at = "id", True, False, False, None, 0.0
+    fails: ClassVar[Exception]
+
+    def __init__(self, *_: Any) -> None:
+        self.made.append(self)
+        self.producer = self
+
+    def look(self) -> None: ...
+
+    def begin_transaction(self) -> None:
+        raise self.fails
+
+
+@pytest.mark.parametrize(
+    "error",
+    [KafkaException(KafkaError(KafkaError._TIMED_OUT)), OSError("no more threads")],
+    ids=["of Kafka", "another"],
+)
+def test_a_transactional_producer_that_saw_an_error_is_never_used_again(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(writers, "Transactional", Begins)
+    monkeypatch.setattr(writers, "_transactional", {})
+    monkeypatch.setattr(Begins, "made", [])
+    monkeypatch.setattr(Begins, "fails", error, raising=False)
+    writer = TransactionalWriter({}, Names("s", 1, "out"), 60_000, commits=True, ended={}, retired=frozenset())
+    monkeypatch.setattr(Begins, "used_at", float("inf"))
+    for batch in (7, 8):
+        with pytest.raises(DeliveryFailed if isinstance(error, KafkaException) else OSError):
+            writer.write(cast("Any", Task(batch)), iter(()))
+    assert len(Begins.made) == 2
+
+
 class Failed(Recorded):
     """A client that may send nothing: it fails for good, and reports rows only because of that."""
 
@@ -326,6 +363,24 @@ def test_dropped_copies_are_reported_by_the_reason_for_it(given_up: Producer, mo
     quarantine._counts["r"], quarantine._failed = 1, [KafkaError(KafkaError._PURGE_QUEUE)]
     with pytest.raises(PermanentFailure, match="--operation Write --topic bad"):
         quarantine.flush()
+
+
+@pytest.mark.parametrize(("left", "acknowledged"), [(3, 0), (1, 2), (1, 3), (0, 2)])
+def test_a_flush_raises_unless_every_row_was_acknowledged_though_no_row_has_an_error(
+    monkeypatch: pytest.MonkeyPatch, left: int, acknowledged: int
+) -> None:
+    monkeypatch.setattr(addresses, "flush", lambda *_: left)
+    reports = Reports()
+    reports.acknowledged = acknowledged
+    with pytest.raises(DeliveryFailed, match=f"^batch 7, partition 1: topic out acknowledged {acknowledged} of 3 rows"):
+        flush(cast("Any", None), 3, reports, Target("out", "localhost:1"), cast("Any", Task()))
+
+
+def test_a_flush_of_rows_that_were_all_acknowledged_returns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(addresses, "flush", lambda *_: 0)
+    reports = Reports()
+    reports.acknowledged = 3
+    flush(cast("Any", None), 3, reports, Target("out", "localhost:1"), cast("Any", Task()))
 
 
 class Unexplained:
