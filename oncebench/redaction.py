@@ -3,8 +3,8 @@
 Promise: one rule for settings that are refused and for texts that are masked. A text that is masked again stays the
 same. `$NAME` and `${NAME}` are names of variables, so they are no secrets.
 
-Failures: the rule is a guess. It does not find a secret that has neither such a name nor such a form, nor one of the
-environment's.
+Failures: the rule is a guess. It misses a secret that has no such name and no such form, and is in no variable of
+the environment with such a name.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _FORMS = tuple(
 _SWITCHES = ("", "true", "false")
 # A mask, and names of variables as `string.Template` reads them.
 _STANDS_FOR = re.compile(r"(?i)\*+|\$[a-z_][a-z0-9_]*|\$\{[a-z_][a-z0-9_]*\}", re.ASCII)
-# A shorter value of a variable is a part of other words.
+# A shorter value of a variable would also match parts of other words.
 SHORTEST = 6
-# Variables of the shell with a folder.
+# Variables of the shell that hold a folder.
 _FOLDERS = ("PWD", "OLDPWD")
 
 
@@ -57,7 +57,7 @@ def names_secret(name: str) -> bool:
 
 
 def is_secret_setting(name: str, value: str) -> bool:
-    """Whether the name of a setting shows that its value is a secret. A switch is none."""
+    """Whether the name of a setting shows that its value is a secret. A switch (such as `true`) is no secret."""
     return names_secret(name) and not _is_switch(value)
 
 
@@ -75,7 +75,7 @@ def redacted(text: str, mask: str = MASK, environment: Mapping[str, str] | None 
     """Returns the text with a mask in place of each secret.
 
     Args:
-        environment: variables. The text must not have the values of those whose names are names of secrets. None: the
+        environment: variables. The values of those with a secret's name are masked, too. None: the
             environment of this process.
     """
     text = _masked_forms(text, mask)

@@ -2,8 +2,8 @@
 
 Promise: the results depend on the reports alone. The rules of the audit (`oncebench.audit.verdict.RULES`) judge each
 run, under each guarantee. A scenario has no answer if its verdict is `unknown` or `vacuous`, or if its run failed or
-did not finish. Then the guarantee is not proven. Where a run broke a guarantee, its open questions leave the weaker
-guarantees without an answer: such evidence suffices to break a guarantee, and not to show that another one is kept.
+did not finish. Then the guarantee is not proven. If a run breaks a guarantee and has open questions, it gives no
+answer for the weaker guarantees: it proves that one is broken, and cannot show that another one is kept.
 
 What can go wrong: reports of older versions have no open questions, and no counts of the rows that no failure touched.
 """
@@ -64,7 +64,7 @@ class Outcome:
         return {} if self.undecided else dict(self._judged(guarantee).codes)
 
     def untouched(self, guarantee: str) -> dict[str, int]:
-        """Returns the rows that a failure would excuse under this guarantee, and that none touched, as code -> rows."""
+        """Returns code -> rows that a failure would excuse under this guarantee, but that no failure touched."""
         missing = {} if self.scenario.healthy else self._excuses(guarantee).missing
         codes = (code for code in self.broken(guarantee) if RULES[code][guarantee] == AFTER_FAILURE)
         return {code: missing[code] for code in codes if code in missing}

@@ -24,7 +24,7 @@ from oncebench.servers.small_disk import BALLAST, fill
 # Folders of a run: Spark's checkpoint with our journal, the output of a sink that writes local files, and the topics
 # of a broker that only this run uses.
 CHECKPOINT, OUTPUT, BROKER = "checkpoint", "sink", str(Path("broker", "kafka"))
-# A full disk in logs: the system's text in Java, Python and C, and the texts of SQLite and of the pipeline itself.
+# How logs name a full disk: the system's text in Java, Python and C, and the texts of SQLite and of the pipeline.
 _NAMED = re.compile(rb"no space left|disk is full", re.IGNORECASE)
 _OTHER_CAUSE = "the {} ended, and its log does not name the full disk."
 

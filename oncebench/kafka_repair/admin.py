@@ -1,4 +1,4 @@
-"""Makes Kafka's admin clients, because librdkafka's reconnects without a pause while a request waits for a broker.
+"""Makes Kafka admin clients that pause before they reconnect to a broker.
 
 The fault: a request for one broker (the leader of a partition, the controller) waits until that broker is connected.
 Each change of the connection looks the broker up again, and each look-up connects at once: librdkafka clears its

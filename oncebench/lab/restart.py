@@ -1,9 +1,9 @@
-"""Starts shared servers again that do not run any more, before a run that needs them.
+"""Restarts shared servers that have ended, before a run that needs them.
 
 The runs of a series share the lab's servers. A server may have died in an earlier run, or may not have come back in
 time after a fault. Without a new start every later run of the series would fail too.
 
-Promise: every server of the suite's own that the cell needs runs. Nothing is done to a server that runs.
+Promise: every server of the suite's own that the cell needs runs. A server that runs is left alone.
 
 Failures: a server does not start (`UserError` with the end of its log). Then only this run fails.
 """
@@ -41,5 +41,5 @@ def start_dead_servers(cell: Cell, lab: Lab) -> None:
     for name in (KAFKA, *suite_sinks()[cell.sink].traits.services):
         server = lab.servers.get(name)
         if isinstance(server, Restartable) and not server.alive:
-            _log.warning("the server %s does not run any more and is started again. See %s", name, server.log)
+            _log.warning("the server %s has ended and is started again. See %s", name, server.log)
             server.start()

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 def in_english(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Returns an environment in which programs report errors in English.
 
-    LC_ALL would be no way to get this: a JVM whose encoding is ASCII can't open a file with another letter in its path.
+    It does not set LC_ALL=C: a JVM whose encoding is ASCII can't open a path with other letters.
     """
     own = {name: value for name, value in environment.items() if name not in ("LC_ALL", "LANGUAGE")}
     letters = next((environment[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if environment.get(name)), "")

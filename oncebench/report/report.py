@@ -137,7 +137,7 @@ class _Run:
         findings = audit(record, expected=expected, joined=joined, warmup_s=cell.warmup_s)
         agreement = Agreement(trouble=sql.trouble) if sql.trouble else compare(counts_of(findings), sql.counts)
         batches = by_batch(record, expected, joined)
-        # Of a user's own sink nobody knows the guarantee, so a certificate judges the run under each of them.
+        # The guarantee of a user's own sink is not known, so a certificate judges the run under each guarantee.
         asked = GUARANTEES if cell.black_box else (cell.guarantee,)
         excused = {guarantee: excuses(record, expected, guarantee, joined) for guarantee in asked}
         basis = facts_of(findings, record, cell, agreement.reasons, excused[cell.guarantee])

@@ -165,7 +165,7 @@ class Report(TypedDict):
     broken_by: NotRequired[list[_Code]]  # older reports have the codes in the reasons
     reasons: list[str]
     auditors: NotRequired[Auditors]  # older reports were made by one auditor
-    # Of runs of a user's own sink: what leaves a guarantee without an answer, and the rows that a failure may explain.
+    # Only in runs of a user's own sink: why a guarantee has no answer, and the rows that a failure may explain.
     open_questions: NotRequired[_OpenQuestions]
     excuses: NotRequired[dict[Guarantee, _Excuses]]
     anomalies: dict[_Code, Count]

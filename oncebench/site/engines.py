@@ -1,7 +1,7 @@
 """The tables of engines as data: the rows of `report.tables.engines`, each with its commands, and where they ran.
 
-Promise: every figure is that of the table. Their order is another one: a phone shows the first columns only, so these
-are what a reader compares first.
+Promise: every figure is that of the table. Only the order of the columns differs: a phone shows the first columns only,
+so these are the ones to compare first.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class Commits:
     _seen: dict[str, str | None] = field(default_factory=dict)
     _own: tuple[int, int] | None = None  # id and sequence number of this driver's newest snapshot
     _access: dict[str, str] = field(default_factory=dict, repr=False)
-    _fetched: bool = False  # whether `_access` is of the batch that comes next
+    _fetched: bool = False  # whether `_access` was fetched for the next batch
     _newest: Table | None = field(default=None, repr=False)  # the table after this driver's last commit
 
     def take(self) -> TableMetadata:

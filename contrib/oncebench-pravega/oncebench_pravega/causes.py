@@ -12,14 +12,14 @@ from oncebench_pravega.controller import ControllerError
 
 _LOGIN = permanent(
     "the controller requires a login, and this sink has none",
-    "Take a controller without authentication, or one that gives everybody the right to use the stream",
+    "Use a controller without authentication, or one that lets everybody use the stream",
 )
 # gRPC's codes. The controller answers UNKNOWN, INTERNAL and others after failures that may pass, too.
 CODES: Mapping[str, Cause] = {
     "UNAUTHENTICATED": _LOGIN,
     "PERMISSION_DENIED": _LOGIN,
     "UNIMPLEMENTED": permanent(
-        "the server at this address has no such request", "Name the port of Pravega's controller for gRPC"
+        "the server at this address does not offer this request", "Name the port of Pravega's controller for gRPC"
     ),
     "INVALID_ARGUMENT": permanent("the controller does not take the request", "Correct the name of the stream"),
 }

@@ -106,7 +106,7 @@ class Stream:
         """Returns the stream of a text `scope/stream`. Raises `RefusedStart` if the text has another form."""
         scope, _, name = text.partition("/")
         if not scope or not name or "/" in name:
-            raise RefusedStart(f"{text!r} names no stream of Pravega. Name the scope and the stream: SCOPE/STREAM.")
+            raise RefusedStart(f"{text!r} is not a Pravega stream. Name the scope and the stream: SCOPE/STREAM.")
         return cls(scope, name)
 
 

@@ -178,7 +178,7 @@ class SegmentStore:
 
 @dataclass(frozen=True)
 class Append:
-    """An append that the store has accepted. `SegmentStore.set_up` makes it; use it once."""
+    """An append that the store has accepted. `SegmentStore.set_up` returns it. Use it only once."""
 
     store: SegmentStore
     segment: str

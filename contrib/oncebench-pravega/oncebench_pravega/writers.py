@@ -71,9 +71,9 @@ class Ready:
     """What a task needs to send its rows.
 
     Attributes:
-        append: which the store has accepted.
+        append: an append that the store has accepted.
         transaction: its id; None: there is none.
-        begun_s: before the transaction began, by `time.perf_counter`.
+        begun_s: the `time.perf_counter` just before the transaction began.
     """
 
     append: Append
@@ -171,7 +171,7 @@ class EventWriter:
 
 
 def _events(task: TaskView, rows: pa.RecordBatch) -> Iterator[bytes]:
-    """Yields the values of rows. A row that is no event ends the job: a reader could not get what the row says."""
+    """Yields the values of rows. A row that cannot become an event ends the job, because no reader would see it."""
     for key, value, _ in records_of(rows):
         if value is None:
             raise failure(_NO_VALUE, f"{_named(task, key)} has no value")

@@ -141,7 +141,7 @@ def test_columns_that_make_no_event_are_refused_with_what_an_event_is(use: Calla
 
 @pytest.mark.parametrize("text", ["orders", "", "scope/", "/stream", "a/b/c"])
 def test_an_output_that_names_no_stream_is_refused(text: str) -> None:
-    with pytest.raises(RefusedStart, match=r"names no stream of Pravega\. Name the scope and the stream: SCOPE/STREAM"):
+    with pytest.raises(RefusedStart, match=r"is not a Pravega stream\. Name the scope and the stream: SCOPE/STREAM"):
         Stream.named(text)
 
 

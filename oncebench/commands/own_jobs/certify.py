@@ -200,7 +200,7 @@ def _replace_older(certificate_path: Path | None, junit_path: Path | None) -> No
         UserError: a file cannot be written, or both are one file (exit code 2).
     """
     if certificate_path is not None and certificate_path == junit_path:
-        raise UserError(f"--certificate and --junit name one file {junit_path}. Name two", exit_code=ExitCode.USAGE)
+        raise UserError(f"--certificate and --junit both name {junit_path}. Give two files", exit_code=ExitCode.USAGE)
     refuse_unwritable("--certificate", certificate_path)
     refuse_unwritable("--junit", junit_path)
     remove_older(certificate_path)

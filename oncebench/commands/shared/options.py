@@ -186,8 +186,8 @@ def existing_path(stored: Path) -> Path:
 
 random_kills_option = click.option(
     "--random-kills", type=click.IntRange(0), default=0, metavar="N",
-    help="Number of SIGKILLs at random times, drawn from --seed, until the pipeline has read the whole load. Kills "
-    "that are left then test nothing, and the run is vacuous. Each restart takes several seconds of the load.",
+    help="Number of SIGKILLs at random times, drawn from --seed, until the pipeline has read the whole load. If "
+    "kills are left then, they test nothing, and the run is vacuous. Each restart takes several seconds of the load.",
 )  # fmt: skip
 outage_option = click.option(
     "--outage", "outage_s", type=click.FloatRange(0, MAX_OUTAGE_S), default=0.0, callback=_finite, metavar="S",

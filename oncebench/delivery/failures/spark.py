@@ -50,7 +50,7 @@ _JAR = (
 WORKERS_MEMORY = "If the kernel's log says so, give the machine more memory, or the JVM less (spark.driver.memory)"
 
 # Spark's limit for its start cannot be set: 10 s (PythonWorkerFactory.createSimpleWorker of Spark 4.2.0).
-_SLOW_WORKER = transient("a Python worker started too slowly", "Look whether the machine is overloaded")
+_SLOW_WORKER = transient("a Python worker started too slowly", "Check whether the machine is overloaded")
 
 # An error that no table lists is mostly the query's own. Its text does not show whether the next try passes.
 OTHER = transient(

@@ -100,7 +100,7 @@ def independent_latencies(report: Report) -> float | None:
 def too_few_latencies(report: Report, quantile: Quantile) -> bool:
     """Whether fewer than one independent latency lies above a quantile.
 
-    The quantile would be the maximum under another name.
+    The quantile would then just be the maximum.
     """
     n = independent_latencies(report)
     return n is not None and n < latencies_needed(quantile)

@@ -148,9 +148,9 @@ def engine_of(report: Report) -> str:
 
 
 def cpu_of_exactly_once(reports: Sequence[Report]) -> dict[str, tuple[float, float, int]]:
-    """By engine the processor time per event of exactly-once, flat out: its lowest and highest row, in µs.
+    """The processor time per event of exactly-once, flat out, by engine: lowest and highest row, in µs.
 
-    Each row is a variant, with the median of its runs. The last number is the fewest runs of a row.
+    Each row is a variant, with the median of its runs. The third number is the smallest number of runs behind a row.
     """
     found: dict[str, dict[str, list[float]]] = {}
     for report in _timed(reports, FLAT_OUT):

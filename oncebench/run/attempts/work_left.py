@@ -1,7 +1,7 @@
 """Estimates how long the pipeline still has work, so that random kills come while it has.
 
-Promise: 0 only if the pipeline has read and committed every planned event. Otherwise the estimate is rather too short
-than too long, because a kill that comes too late tests nothing.
+Promise: 0 only if the pipeline has read and committed every planned event. Otherwise the estimate tends to be too
+short, because a kill that comes too late tests nothing.
 
 What can go wrong: batches become quicker than the newest one, and the estimate is too long. Or events of the load
 failed, so the pipeline never reads as many as planned, and the estimate is never 0. The run itself then notices that
@@ -18,13 +18,13 @@ from loadgen.session import EVENTS_PER_SESSION
 from oncebench.run.progress import RunProgress
 from oncebench.scenario.cell import Cell
 
-# What an engine needs at least for the events that came during a restart. The first batch of a restarted pipeline takes
-# 3 to 5 s on two idle cores.
+# Seconds that an engine needs at least for the events that arrived during a restart. The first batch of a restarted
+# pipeline takes 3 to 5 s on two idle cores.
 BACKLOG_S = 2.0
 
 
 class WorkLeft:
-    """The work of a run whose load begins when this is made.
+    """The remaining work of a run. The load begins when this object is created.
 
     Args:
         cell, progress: of the run.
@@ -36,10 +36,10 @@ class WorkLeft:
         self._load_ends = clock() + cell.load_s
 
     def seconds(self, standstill_s: float = 0.0) -> float:
-        """Returns for how many seconds of running the pipeline has work; infinite if nothing shows it.
+        """Returns the seconds of work that the pipeline has left; infinite if they are not known yet.
 
         Args:
-            standstill_s: for so long the pipeline does not run meanwhile. The load continues then.
+            standstill_s: the seconds for which the pipeline will not run, while the load continues.
         """
         planned = self._cell.sessions * EVENTS_PER_SESSION + self._progress.sent_ahead
         unread = planned - self._progress.events_read

@@ -48,7 +48,7 @@ SHARE, PAUSE_S = 0.1, 0.25
 AGAIN_S = 10.0
 # Seconds for a child whose pipe is closed to end: the kernel writes the memory of a crash to disk first.
 ENDS_S = 10.0
-# Seconds between two looks whether the child still runs, while it gives no answer.
+# Seconds between two checks that the child still runs, while it gives no answer.
 LOOK_S = 0.2
 # Bytes of an answer that are read at once. A pipe holds 64 KiB.
 READ_BYTES = 65536

@@ -46,7 +46,7 @@ def _empty(functions: Functions, target: dict[str, Any]) -> None:
         name = target["setup"] or "the process of your functions"
         remedy = "Correct the function" if target["setup"] else "Import their modules in a Python shell"
         raise failure(f"{name} failed before the run", error, remedy) from None
-    # The process of the set-up sees its own transaction also without a commit. The run has other processes.
+    # The process of the set-up sees its own transaction even without a commit. The run uses other processes.
     functions.close()
     try:
         found = functions.call("read")

@@ -1,7 +1,7 @@
 """Watches a user's function while it writes: acts as soon as a reader of the sink sees rows of the batch.
 
 The place where a function writes is not visible from outside. It may write in tasks, in Spark's JVM or in the driver,
-after any number of passes over its rows. So this module calls the user's reader all the time during the call. The
+after any number of passes over its rows. So this module calls the user's reader again and again during the call. The
 moment between a write and the mark that the batch is done may be short. So the function pauses before each line of its
 own code in the driver, and when it has ended, until a call of the reader that began later has returned.
 
@@ -29,10 +29,10 @@ from oncebench.sinks.reader import NotAnsweredError
 
 # Seconds between two calls of the reader for which no line waits: the function works meanwhile.
 BETWEEN_S = 0.02
-# A line waits for so many times the longest call of the reader, and for PATIENCE_S at least. A reader that takes longer
-# may wait for a lock that the function holds.
+# A line waits for this many times the longest call of the reader, and for PATIENCE_S at least. A reader that takes
+# longer may wait for a lock that the function holds.
 CALLS, PATIENCE_S = 3, 1.0
-# A line of a loop waits only so often: a batch has 60 rows on average.
+# A line of a loop waits at most this often: a batch has 60 rows on average.
 VISITS = 3
 # Seconds that all lines of one call may wait together. A batch of three minutes counts as stuck.
 LINES_S = 45.0

@@ -1,4 +1,4 @@
-"""A shared server that does not run any more is started again before the next run that needs it."""
+"""A shared server that has ended is started again before the next run that needs it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_only_dead_servers_that_the_run_needs_are_started(caplog: pytest.LogCapt
     dead, lives, unused = Server(), Server(alive=True), Server()
     start_dead_servers(CELL, lab(kafka=dead, postgres=lives, pravega=unused))
     assert (dead.starts, lives.starts, unused.starts) == (1, 0, 0)
-    assert caplog.messages == ["the server kafka does not run any more and is started again. See server.log"]
+    assert caplog.messages == ["the server kafka has ended and is started again. See server.log"]
     start_dead_servers(CELL, lab(kafka=lives, postgres=Server(), pravega=unused))
     start_dead_servers(CELL, lab(postgres=object()))  # of a package, and cannot be started again
 

@@ -58,7 +58,7 @@ class Java:
          "Spark's temporary files. A restart then repeats what was not committed."),
         ("org.apache.spark.SparkException: Python worker failed to connect back.",
          "java.net.SocketTimeoutException: Timed out while waiting for the Python worker to connect back",
-         " (a Python worker started too slowly). Look whether the machine is overloaded. A restart then repeats what "
+         " (a Python worker started too slowly). Check whether the machine is overloaded. A restart then repeats what "
          "was not committed."),
         ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", "java.io.EOFException",
          " (a Python worker was killed, perhaps for memory). If the kernel's log says so, give the machine more "

@@ -25,7 +25,7 @@ def import_pyiceberg() -> None:
 
 
 def _of_configuration() -> tuple[type[Exception], ...]:
-    """Returns what the reading of the file raises. Called after an error only, because of the import."""
+    """Returns the errors that reading the file may raise. Called only after an error: the import is slow."""
     from strictyaml import YAMLError  # noqa: PLC0415
 
     return YAMLError, ValueError, OSError

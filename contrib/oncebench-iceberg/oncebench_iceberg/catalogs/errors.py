@@ -61,13 +61,13 @@ ANSWERS: Mapping[type[BaseException], Cause] = {
     AuthorizationExpiredError: _LOGIN,
     OAuthError: _LOGIN,
     NoToken: transient(
-        "no token for the REST catalog could be fetched", "Look at the part auth of .pyiceberg.yaml and what it names"
+        "no token for the REST catalog could be fetched", "Check the part auth of .pyiceberg.yaml and what it names"
     ),
     ForbiddenError: permanent(
         "the REST catalog forbids this to the job's user", "Give that user the right to read and change the table"
     ),
     NotImplementedError: permanent(
-        "the REST catalog does not offer this request", "Take a catalog that lets its clients make and change tables"
+        "the REST catalog does not offer this request", "Use a catalog that lets its clients create and change tables"
     ),
     BadRequestError: permanent("the REST catalog does not understand the request", "Look at its log and its version"),
 }
@@ -81,7 +81,7 @@ def first_line(error: BaseException) -> str:
 def cause_of(error: BaseException) -> Cause:
     """Returns what is known about an error of a disk, an object store, the catalog's file, or a REST catalog."""
     if isinstance(error, requests.RequestException):  # an OSError without errno
-        # pyiceberg converts the catalog's own answers, so this one is of the server of the login.
+        # pyiceberg converts the catalog's own answers, so this error comes from the login server.
         return _LOGIN if error.response is not None and error.response.status_code in _LOGIN_STATUS else _AWAY
     if isinstance(error, OSError):
         return of_file_error(error)

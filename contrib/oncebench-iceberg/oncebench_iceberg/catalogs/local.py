@@ -48,7 +48,7 @@ class LocalPlace:
         path = Path(text).absolute()
         if is_uri(text):
             raise RefusedStart(
-                f"{without_login(text)} is a URI of no catalog. Give a folder that every task can reach, and the "
+                f"{without_login(text)} is not the URI of a catalog. Give a folder that every task can reach, and the "
                 "table: /data/warehouse/NAMESPACE.TABLE. A REST catalog is named as https://HOST:PORT/PATH/NAMESPACE.TABLE."
             )
         if not is_table(path.name):

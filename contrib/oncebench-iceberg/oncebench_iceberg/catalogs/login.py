@@ -1,6 +1,6 @@
-"""Logins of a REST catalog that pyiceberg sends by other ways than the catalog's session.
+"""Logins of a REST catalog that pyiceberg sends outside the catalog's session.
 
-Promise: a request for a token by OAuth2 ends within the given times. An error of a login is one of requests or of
+Promise: a request for an OAuth2 token ends within the given times. A login raises only errors of requests or of
 pyiceberg, whatever library fetches the token.
 """
 
@@ -27,7 +27,7 @@ class Login(AuthBase):
     Raises:
         NoToken: see the class.
         OAuthError: the answer of an OAuth2 server has no token.
-        requests.RequestException: the server of the login refuses, or does not answer.
+        requests.RequestException: the login server refuses, or does not answer.
     """
 
     def __init__(self, manager: AuthManager, times: Times) -> None:
@@ -48,7 +48,7 @@ class Login(AuthBase):
 
 
 class _TimedTokens(OAuth2TokenProvider):  # type: ignore[misc]  # mypy sees no types of pyiceberg
-    """pyiceberg's own request for a token waits for ever."""
+    """Requests OAuth2 tokens with a time-out; pyiceberg's own request waits for ever."""
 
     def __init__(self, other: OAuth2TokenProvider, times: Times) -> None:
         super().__init__(
@@ -65,5 +65,5 @@ class _TimedTokens(OAuth2TokenProvider):  # type: ignore[misc]  # mypy sees no t
         try:
             token, lasts_s = str(found["access_token"]), int(found.get("expires_in") or self.expires_in)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise OAuthError("the server of the login sent no token, or not how long it lasts") from error
+            raise OAuthError("the login server sent no token, or no lifetime of the token") from error
         self._token, self._expires_at = token, time.monotonic() + lasts_s - self.refresh_margin

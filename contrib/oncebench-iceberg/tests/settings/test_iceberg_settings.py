@@ -71,7 +71,7 @@ def test_a_catalog_that_only_reads_is_refused(uri: str, answers: str) -> None:
     else:
         Answers.answers["/v1/config"] = (200, {"defaults": {}, "overrides": {}, "endpoints": READS})
     sink = Tables(RestPlace(uri, "shop.t")).sink()
-    with pytest.raises(RefusedStart, match=r"does not offer this request\)\. Take a catalog that lets"):
+    with pytest.raises(RefusedStart, match=r"does not offer this request\)\. Use a catalog that lets"):
         sink.start(EXACTLY_ONCE, 1, [])
     sink.close()
 

@@ -186,7 +186,7 @@ def outcome(verdict: str, **anomalies: int) -> Outcome:
 
 def test_the_certificate_never_overwrites_the_junit_file(folder: Path) -> None:
     found = certify("mine:write", "--reader", "mine:read", "--certificate", "c.xml", "--junit", "c.xml")
-    assert "--certificate and --junit name one file c.xml" in str(found.exception)
+    assert "--certificate and --junit both name c.xml" in str(found.exception)
     assert not (folder / "c.xml").exists()
 
 
