@@ -47,6 +47,8 @@ _SWITCHES = ("", "true", "false")
 _STANDS_FOR = re.compile(r"(?i)\*+|\$[a-z_][a-z0-9_]*|\$\{[a-z_][a-z0-9_]*\}", re.ASCII)
 # A shorter value of a variable would also match parts of other words.
 SHORTEST = 6
+# Usual passwords of servers for tests that are words of every message, too. Their forms (`password=..`) are masked.
+_WORDS = frozenset({"postgres", "kafka", "spark", "delta", "iceberg", "pravega", "oncebench", "password"})
 # Variables of the shell that hold a folder.
 _FOLDERS = ("PWD", "OLDPWD")
 
@@ -80,7 +82,9 @@ def redacted(text: str, mask: str = MASK, environment: Mapping[str, str] | None 
     """
     text = _masked_forms(text, mask)
     for name, value in (os.environ if environment is None else environment).items():
-        if len(value) >= SHORTEST and name not in _FOLDERS and names_secret(name) and value in text:
+        if len(value) < SHORTEST or name in _FOLDERS or value in _WORDS:
+            continue
+        if names_secret(name) and value in text:
             text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", lambda _: mask, text)
     return text
 

@@ -4,6 +4,7 @@ Promise: the folder is complete or absent, also after a power failure. Runs that
 first one. What a killed run has left unfinished is removed by the next run that makes something.
 """
 
+import errno
 import os
 import shutil
 import tempfile
@@ -61,5 +62,8 @@ def _sync(folder: Path) -> None:
             handle = os.open(path, os.O_RDONLY)
             try:
                 os.fsync(handle)
+            except OSError as error:
+                if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems cannot for a folder
+                    raise
             finally:
                 os.close(handle)

@@ -78,3 +78,8 @@ def test_the_secrets_of_the_environment_are_masked_as_whole_words() -> None:
     variables = {"DB_PASSWORD": "hush.1", "PWD": "/home/me", "A_TOKEN": "abc", "PLACE": "there.1"}
     text = "user hush.1 and xhush.1y in /home/me, abc, there.1"
     assert redacted(text, environment=variables) == "user *** and xhush.1y in /home/me, abc, there.1"
+
+
+def test_a_password_that_is_a_word_of_our_messages_hides_no_message() -> None:
+    text = "sink postgres: password=postgres was refused"
+    assert redacted(text, environment={"PGPASSWORD": "postgres"}) == "sink postgres: password=*** was refused"

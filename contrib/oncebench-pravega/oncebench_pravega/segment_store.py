@@ -110,8 +110,9 @@ class SegmentStore:
             self._socket.settimeout(ANSWER_S)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL):
-                self._socket.setsockopt(socket.IPPROTO_TCP, option, KEEP_ALIVE_S)
+            for option in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
+                if hasattr(socket, option):  # not on every system
+                    self._socket.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), KEEP_ALIVE_S)
             self._send(_HELLO, struct.pack(">ii", _NEWEST, _OLDEST))
             self._answer(_HELLO, f"{host}:{port}")
         except BaseException:

@@ -34,6 +34,7 @@ from oncebench.home import HOME
 from oncebench.lab.engine import SPARK, Engine
 from oncebench.processes import child as process
 from oncebench.processes.child import Child
+from oncebench.processes.language import in_english
 from oncebench.record.json_lines import LineWriter
 from oncebench.run.attempts.active_faults import ActiveFaults
 from oncebench.run.attempts.attempt import Attempt, AttemptFiles, now_us
@@ -114,7 +115,9 @@ class Supervisor:
         """Starts an attempt, with `config` instead of the run's configuration if given."""
         command = self._engine.start(config or self._config)
         before = self._files.mark()
-        child = process.start("the pipeline", command, self._files.log, env=self._environment, cwd=HOME)
+        # Faults look for the texts of errors in its log.
+        environment = in_english(self._environment)
+        child = process.start("the pipeline", command, self._files.log, env=environment, cwd=HOME)
         self._attempt = Attempt(child, self._files, before)
         self.note("pipeline-started", pid=child.pid, tells_over=True)  # `nemesis-over` events will follow
 

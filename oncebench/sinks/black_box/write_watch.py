@@ -36,8 +36,8 @@ CALLS, PATIENCE_S = 3, 1.0
 VISITS = 3
 # Seconds that all lines of one call may wait together. A batch of three minutes counts as stuck.
 LINES_S = 45.0
-# Seconds that the end of the call waits for rows: a search index shows them a second later.
-END_S = 5.0
+# Seconds that the end of the call waits for rows: a search index may show them half a minute later. LINES_S bounds it.
+END_S = 30.0
 
 
 class _Looks(threading.Thread):
@@ -148,7 +148,7 @@ def watched(
         sys.settrace(_Lines(looks, own).enter)
         yield
         sys.settrace(before)
-        end = time.monotonic() + max(END_S, CALLS * looks.longest_s)
+        end = time.monotonic() + min(max(END_S, CALLS * looks.longest_s), LINES_S)
         while has_rows() and not looks.wait(end - time.monotonic()) and time.monotonic() < end:
             time.sleep(BETWEEN_S)
     finally:

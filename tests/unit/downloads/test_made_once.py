@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -67,6 +68,15 @@ def test_the_content_is_on_the_disk_before_the_folder_has_its_name(
     (made,) = {path.parent for path in synced if path.name == "below"}
     assert {path.relative_to(made) for path in synced} == {Path(), Path("below"), Path("below/file")}
     assert made.parent.name.startswith(".preparing-")
+
+
+def test_a_file_system_that_cannot_sync_a_folder_is_enough(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(_handle: int) -> None:
+        raise OSError(errno.EINVAL, "invalid argument")
+
+    monkeypatch.setattr(os, "fsync", refuses)
+    made_once(folder, "kind", lambda made: (made / "file").touch(), Path.is_dir)
+    assert folder.is_dir()
 
 
 def test_a_failed_attempt_is_repeated_a_day_later(folder: Path) -> None:

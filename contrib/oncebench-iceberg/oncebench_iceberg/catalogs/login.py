@@ -31,13 +31,13 @@ class Login(AuthBase):
     """
 
     def __init__(self, manager: AuthManager, times: Times) -> None:
-        self._manager = manager
+        self.auth_manager = manager  # pyiceberg reads this name when it refreshes a token after an answer 401
         if type(manager) is OAuth2AuthManager:
             manager.token_provider = _TimedTokens(manager.token_provider, times)
 
     def __call__(self, request: PreparedRequest) -> PreparedRequest:
         try:
-            header = self._manager.auth_header()
+            header = self.auth_manager.auth_header()
         except (requests.RequestException, RESTError):
             raise
         except Exception as error:

@@ -16,14 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 from urllib.request import getproxies_environment
 
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.utils.config import Config, merge_config
-from requests import Session
+from requests import Response, Session
 
 from oncebench.delivery.errors import RefusedStart
 from oncebench_iceberg.catalogs.local import CATALOG_NAME, is_table, without_login
@@ -126,7 +125,8 @@ def settings() -> Mapping[str, Any]:
 
 def _no_proxy() -> str:
     """Returns the hosts to which requests go directly: the user's, and this machine, which a proxy does not reach."""
-    return ",".join((*getproxies_environment().get("no", "").split(","), *_THIS_MACHINE)).lstrip(",")
+    own = getproxies_environment().get("no", "").strip()
+    return own if own == "*" else ",".join((*own.split(","), *_THIS_MACHINE)).lstrip(",")
 
 
 class _TimedCatalog(RestCatalog):  # type: ignore[misc]  # mypy sees no types of pyiceberg
@@ -134,9 +134,13 @@ class _TimedCatalog(RestCatalog):  # type: ignore[misc]  # mypy sees no types of
 
     def _config_headers(self, session: Session) -> None:
         # pyiceberg calls this first with each new session, also before it logs in.
-        session.request = partial(  # type: ignore[method-assign]
-            session.request, timeout=TIMES, proxies={"no_proxy": _no_proxy()}
-        )
+        send = session.request
+
+        def request(*words: Any, **options: Any) -> Response:
+            # A dict for each request: requests adds the proxies of the environment to it.
+            return send(*words, **{"timeout": TIMES, "proxies": {"no_proxy": _no_proxy()}, **options})
+
+        session.request = request  # type: ignore[method-assign]
         super()._config_headers(session)
 
     def _create_session(self) -> Session:

@@ -110,6 +110,19 @@ def test_a_login_that_does_not_answer_ends(log_in: RestPlace, monkeypatch: pytes
         Tables(log_in).sink().identity()
 
 
+def test_a_token_that_the_catalog_takes_no_longer_is_a_known_error(log_in: RestPlace) -> None:
+    Answers.answers |= {"/token": (200, {"access_token": "t", "expires_in": 3600}), "/v1/namespaces": (401, {})}
+    with pytest.raises((RefusedStart, DeliveryFailed)):  # pyiceberg asks the session's login for another token
+        Tables(log_in).sink().identity()
+
+
+def test_a_user_who_needs_no_proxy_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+    assert rest._no_proxy() == "*"
+    monkeypatch.setenv("no_proxy", "mine.example")
+    assert rest._no_proxy().split(",")[0] == "mine.example"
+
+
 class NoAccount(AuthManager):
     """A login by a library with errors of its own."""
 
