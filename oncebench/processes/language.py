@@ -1,6 +1,6 @@
-"""The language and the encoding of the servers that the suite starts.
+"""The language and the encoding of the programs that the suite starts.
 
-The suite recognises a taken port by the text of the error, which a JVM takes from the system in the user's language.
+The suite recognises a taken port and a full disk by the text of the error. A JVM reports it in the user's language.
 """
 
 from __future__ import annotations

@@ -106,6 +106,14 @@ def test_a_function_without_rows_is_not_waited_for(monkeypatch: pytest.MonkeyPat
     assert act_of(writes_nothing)[0] == []
 
 
+def test_the_wait_for_rows_at_the_end_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write_watch, "END_S", 100.0)
+    monkeypatch.setattr(write_watch, "LINES_S", 0.3)
+    began = time.monotonic()
+    assert act_of(writes_nothing)[0] == []
+    assert time.monotonic() - began < 50.0
+
+
 def test_the_watch_ends_with_the_call() -> None:
     before = sys.gettrace()
     _, store = act_of(mark_last)

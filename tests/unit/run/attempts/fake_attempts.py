@@ -78,6 +78,7 @@ class World:
     ) -> None:  # fmt: skip
         self.folder = folder
         self.attempts: list[FakeChild] = []
+        self.environment: dict[str, str] = {}
         config = PipelineConfig(
             "localhost:1", "in", {"output": "out"}, "bad", "kafka", "exactly-once", "two-phase", "id", folder, folder
         )
@@ -86,7 +87,8 @@ class World:
             interrupted=(interrupted or threading.Event()).is_set,
         )  # fmt: skip
 
-    def start(self, _name: str, _command: object, log: Path, **_others: object) -> FakeChild:
+    def start(self, _name: str, _command: object, log: Path, **others: Any) -> FakeChild:
+        self.environment = others.get("env", {})
         log.parent.mkdir(exist_ok=True)
         log.touch()
         self.attempts.append(FakeChild(log, 1000 + len(self.attempts)))

@@ -32,6 +32,10 @@ def test_a_kill_whose_hit_is_seen_before_the_death_is_a_kill(world: World) -> No
     assert world.events() == ["pipeline-started", "pipeline-killed", "pipeline-started"]
 
 
+def test_the_pipeline_logs_errors_in_english(world: World) -> None:
+    assert world.environment["LC_MESSAGES"] == "C"  # a fault looks for the text of a full disk
+
+
 def test_an_attempt_is_starting_until_its_query_runs_or_it_dies(world: World) -> None:
     assert world.supervisor.starting
     world.runs()
