@@ -74,6 +74,7 @@ def run_load(
     stop: Stop | None = None,
     on_status: Callable[[Status], None] | None = None,
     abandon: Stop | None = None,
+    started_us: int | None = None,
 ) -> Summary:
     """Runs the load of `config` and waits until Kafka has answered for every event.
 
@@ -82,6 +83,7 @@ def run_load(
         stop: checked at least every 0.25 s; when true (or set), sending ends and the answers are still awaited.
         on_status: called every 0.25 s in this thread; the time that it takes makes events late.
         abandon: checked like `stop`; when true, the waiting ends and unanswered events count as unknown.
+        started_us: schedule time 0 in epoch µs; None: now, or as several generators agree.
 
     Raises:
         ConfigError, LoadError: before anything is sent.
@@ -92,7 +94,7 @@ def run_load(
     drain_s = number_setting(config, "delivery.timeout.ms") / 1e3 + FLUSH_GRACE_S
     producer = connect(config)
     clock = anchored_clock()
-    ledger = plan_load(config, clock, _question(stop))
+    ledger = plan_load(config, clock, _question(stop), started_us)
     load = _Load(config, producer, ledger, clock, on_status or (lambda _status: None))
     with _collector_off():
         load.send(_question(stop))
@@ -100,10 +102,15 @@ def run_load(
     return load.summary()
 
 
-def plan_load(config: LoadConfig, clock: Callable[[], int], stopped: Callable[[], bool] = lambda: False) -> Ledger:
+def plan_load(
+    config: LoadConfig,
+    clock: Callable[[], int],
+    stopped: Callable[[], bool] = lambda: False,
+    started_us: int | None = None,
+) -> Ledger:
     """Creates the ledger of a load that is about to start, with the schedule of this generator and the plan.
 
-    Several generators wait for each other here; `stopped` ends the wait.
+    Several generators wait for each other here; `stopped` ends the wait. `started_us` is as in `run_load`.
     """
     ledger = Ledger.create(config.ledger_dir, config.own_events)
     filled = 0
@@ -114,7 +121,7 @@ def plan_load(config: LoadConfig, clock: Callable[[], int], stopped: Callable[[]
         filled = rows.stop
     adding_us = config.own_events // LEAD_EVENTS_PER_US
     if config.meeting_dir is None:
-        started_us = clock() + LEAD_US + adding_us
+        started_us = clock() + LEAD_US + adding_us if started_us is None else started_us
     else:
         started_us = meet(config.meeting_dir, config.share, adding_us, clock, stopped)
     ledger.scheduled_us[:] += started_us

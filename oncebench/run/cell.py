@@ -49,6 +49,7 @@ from oncebench.live.status import (
 from oncebench.observe.final_read import final_reads
 from oncebench.observe.resources import Use
 from oncebench.processes.child import Child
+from oncebench.run.attempts.attempt import now_us
 from oncebench.run.attempts.supervisor import PipelineEnded, Supervisor
 from oncebench.run.attempts.work_left import WorkLeft
 from oncebench.run.configs import load_configs, load_plans, observer_configs, pipeline_config, warm_up_file
@@ -309,10 +310,10 @@ class _Run:
         """Waits until the pipeline has returned every row and every fault is over; records the end."""
         closing_s = WORKLOADS[self.cell.workload].closing_s
         end, ends = self._read_all(closing_s or 0.0)
-        sent, in_a_row = 0, CLOSING_EVENTS if closing_s is None else 0
+        sent, in_a_row, at_us = 0, CLOSING_EVENTS if closing_s is None else 0, now_us()
         while end == "drained" and in_a_row < CLOSING_EVENTS:
-            restarts, access = self.supervisor.restarts, self.lab.kafka.access
-            self.progress.sent_ahead += send_closing(access, self.topics.input, self.folder, sent, self.interrupted)
+            restarts, access, stop = self.supervisor.restarts, self.lab.kafka.access, self.interrupted
+            self.progress.sent_ahead += send_closing(access, self.topics.input, self.folder, sent, at_us, stop)
             end, ends = self._read_all()
             sent, in_a_row = sent + 1, in_a_row + 1 if self.supervisor.restarts == restarts else 0
         self.supervisor.note(end, position=self.progress.position, ends=ends)

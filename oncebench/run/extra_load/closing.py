@@ -5,7 +5,8 @@ without data (`configs.NO_EMPTY_BATCHES`), and a restarted query has none before
 one event that moves the watermark, waits until it is read, and sends another one. If the pipeline was restarted in
 between, it begins again: a sink that skips the replay of a batch (Delta's own) hides the times of the batch's events.
 
-Promise: the windows of these events stay open, and the audit expects no rows of them.
+Promise: all of these events have one event time, so none of them closes the window of another. These windows stay
+open, and the audit expects no rows of them.
 """
 
 from __future__ import annotations
@@ -21,11 +22,15 @@ CLOSING_EVENTS = 2  # in a row without a restart
 FIRST_SEED = WARM_UP_BATCHES + 1
 
 
-def send_closing(kafka: KafkaAccess, topic: str, folder: Path, number: int, stop: Event | None = None) -> int:
-    """Sends closing event `number`, whose time is now; returns the number of acknowledged events.
+def send_closing(
+    kafka: KafkaAccess, topic: str, folder: Path, number: int, at_us: int, stop: Event | None = None
+) -> int:
+    """Sends closing event `number`; returns the number of acknowledged events.
 
     Args:
+        at_us: the event time of all closing events of the run, in epoch µs; by the watermark's delay and a window later
+            than every event of the load.
         stop: see `send_sessions`.
     """
     ledger = folder / "warm-up" / f"closing-{number}"
-    return send_sessions(kafka, topic, ledger, 1, FIRST_SEED + number, 1, stop=stop)
+    return send_sessions(kafka, topic, ledger, 1, FIRST_SEED + number, 1, stop=stop, started_us=at_us)

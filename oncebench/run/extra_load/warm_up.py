@@ -61,6 +61,7 @@ def send_sessions(
     events_per_session: int = EVENTS_PER_SESSION,
     replayed: Mapping[str, Any] | None = None,
     stop: Event | None = None,
+    started_us: int | None = None,
 ) -> int:
     """Sends sessions at once, and keeps their ledger; returns the number of acknowledged events.
 
@@ -68,6 +69,7 @@ def send_sessions(
         seed: from 0 on, another one for each call of a run.
         replayed: see `send_warm_up`.
         stop: when set, the sending ends, and so does the wait for Kafka's answers.
+        started_us: the event time of the first event, in epoch µs; None: now.
 
     Raises:
         UserError: the events could not be sent.
@@ -85,7 +87,7 @@ def send_sessions(
             workload=SESSIONS if replayed is None else RECORDS,
             replayed=None if replayed is None else Replayed(**replayed),
         )
-        done = run_load(config, stop, abandon=stop)
+        done = run_load(config, stop, abandon=stop, started_us=started_us)
     except LoadError as error:
         raise UserError(f"the events ahead of the load could not be sent: {error}") from error
     if done.error:

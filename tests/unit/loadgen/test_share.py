@@ -107,6 +107,12 @@ def test_generators_agree_on_the_start_and_one_waits_for_nobody(tmp_path: Path) 
     assert starts == {NOW_US + LEAD_US + 300 // 50}
 
 
+def test_a_load_can_begin_at_a_given_event_time(tmp_path: Path) -> None:
+    config = LoadConfig("localhost:9092", "in", "max", sessions=1, ledger_dir=tmp_path, seed=9, events_per_session=1)
+    ledger = plan_load(config, lambda: NOW_US, started_us=7)
+    assert (ledger.plan.started_us, ledger.scheduled_us.tolist()) == (7, [7])
+
+
 def test_the_plan_of_one_generator_names_no_share(tmp_path: Path) -> None:
     (one,) = load_of(tmp_path, 1)
     assert "generator" not in (one.directory / "plan.json").read_text()

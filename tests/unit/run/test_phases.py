@@ -57,15 +57,18 @@ def test_windows_close_with_two_events_in_a_row_without_a_restart(
     run.progress.position = {"0": 10_000}
     run.fake.child, run.fake.is_running = object(), True
     numbers: list[int] = []
+    times_us: set[int] = set()
 
-    def send(_kafka: object, _topic: str, _folder: Path, number: int, _stop: object) -> int:
+    def send(_kafka: object, _topic: str, _folder: Path, number: int, at_us: int, _stop: object) -> int:
         run.fake.restarts = restarts_after[len(numbers)]
         numbers.append(number)
+        times_us.add(at_us)
         return 1
 
     monkeypatch.setattr(module, "send_closing", send)
     run._drain()
     assert (numbers, run.fake.noted[-1]) == (list(range(sent)), "drained")
+    assert len(times_us) == 1, "a later time would close the window of an event before"
 
 
 @pytest.mark.parametrize(("interrupted", "read", "end"), [(True, 10_000, "interrupted"), (False, 9_999, "stalled")])
@@ -200,7 +203,7 @@ def preloading(folder: Path, monkeypatch: pytest.MonkeyPatch) -> FakeRun:
 
 
 def test_warm_up_events_that_cannot_be_sent_are_a_user_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_config: object, _stop: object, abandon: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise LedgerError("no room for a ledger")
 
     monkeypatch.setattr(warm_up, "run_load", fail)
@@ -225,7 +228,7 @@ def test_a_warm_up_that_ends_early_is_a_user_error(tmp_path: Path, monkeypatch: 
 def test_an_interruption_ends_the_warm_up_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[object] = []
 
-    def sent(_config: object, stop: object, abandon: object) -> SimpleNamespace:
+    def sent(_config: object, stop: object, abandon: object, **_: object) -> SimpleNamespace:
         given.extend((stop, abandon))
         return SimpleNamespace(acknowledged=1, error=None)
 
