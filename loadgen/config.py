@@ -106,7 +106,7 @@ class LoadConfig:
         kafka: further settings of the cluster, with the names of Java clients; no secrets.
         generator, generators: this process makes share number `generator` (from 1) of `generators`, see
             `loadgen.share`.
-        meeting_dir: where several generators agree on the start, see `loadgen.meeting`.
+        meeting_dir: where several generators agree on the start, see `loadgen.plan`.
 
     Raises:
         ConfigError: a field is wrong; the message names the first one, its value and what is expected.

@@ -25,20 +25,13 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from loadgen.client import connect, number_setting, partition_count, reason
 from loadgen.config import LoadConfig
 from loadgen.errors import ConfigError
-from loadgen.ledger import Ledger, Plan
-from loadgen.meeting import meet
-from loadgen.replay.events import Replay, schedule_in_order
-from loadgen.schedule import Block, schedule
+from loadgen.ledger import Ledger
+from loadgen.plan import plan_load
+from loadgen.replay.events import Replay
 from loadgen.session import encode, next_step, partitions
 from loadgen.status import Status, Summary, lateness
-from loadgen.workloads import LATE_BY_US, WORKLOADS, Order
+from loadgen.workloads import WORKLOADS, Order
 from oncebench.kafka_repair.addresses import Repair
-
-LEAD_US, LEAD_EVENTS_PER_US = 50_000, 50
-"""Schedule time 0 is this far in the future when it is chosen, so that the first event is not late.
-
-50 ms, and 20 ns per event for adding the start to all scheduled times.
-"""
 
 TICK_S = 0.001
 """Shortest sleep. Events that fall due meanwhile go out together: at most 1 ms late, and no busy core."""
@@ -100,57 +93,6 @@ def run_load(
         load.send(_question(stop))
         load.drain(drain_s, _question(abandon))
     return load.summary()
-
-
-def plan_load(
-    config: LoadConfig,
-    clock: Callable[[], int],
-    stopped: Callable[[], bool] = lambda: False,
-    started_us: int | None = None,
-) -> Ledger:
-    """Creates the ledger of a load that is about to start, with the schedule of this generator and the plan.
-
-    Several generators wait for each other here; `stopped` ends the wait. `started_us` is as in `run_load`.
-    """
-    ledger = Ledger.create(config.ledger_dir, config.own_events)
-    filled = 0
-    for whole in _planned(config):
-        block = config.share.of(whole)
-        rows = slice(filled, filled + len(block.seq))
-        ledger.session[rows], ledger.seq[rows], ledger.scheduled_us[rows] = block
-        filled = rows.stop
-    adding_us = config.own_events // LEAD_EVENTS_PER_US
-    if config.meeting_dir is None:
-        started_us = clock() + LEAD_US + adding_us if started_us is None else started_us
-    else:
-        started_us = meet(config.meeting_dir, config.share, adding_us, clock, stopped)
-    ledger.scheduled_us[:] += started_us
-    workload = WORKLOADS[config.workload]
-    if workload.late_every is not None:
-        ledger.scheduled_us[workload.late(ledger.session, ledger.seq)] -= LATE_BY_US
-    ledger.write_plan(
-        Plan(
-            config.seed,
-            config.rate,
-            config.shape,
-            config.sessions,
-            config.own_events,
-            config.topic,
-            started_us,
-            config.events_per_session,
-            config.record_bytes,
-            generator=config.generator,
-            generators=config.generators,
-        )
-    )
-    return ledger
-
-
-def _planned(config: LoadConfig) -> Iterator[Block]:
-    """The events of the whole load."""
-    if config.replayed is not None:
-        return schedule_in_order(config.events, config.parsed_shape())
-    return schedule(config.seed, config.sessions, config.parsed_shape(), config.events_per_session)
 
 
 def _encoder(config: LoadConfig) -> Encoder:

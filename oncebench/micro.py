@@ -18,7 +18,7 @@ import pyarrow as pa
 from loadgen.config import LoadConfig
 from loadgen.ledger import Ledger
 from loadgen.pacing import parse_shape
-from loadgen.producer import plan_load
+from loadgen.plan import plan_load
 from loadgen.schedule import schedule
 from loadgen.session import EVENTS_PER_SESSION, encode
 from oncebench import record

@@ -32,7 +32,7 @@ import pyarrow as pa
 
 from loadgen.config import LoadConfig
 from loadgen.ledger import Ledger
-from loadgen.producer import plan_load
+from loadgen.plan import plan_load
 from loadgen.session import EVENTS_PER_SESSION, encode, values
 from oncebench.record import FINAL, INPUT, LOG, OBSERVED, QUARANTINE, WORK_FOLDER_FILE
 from oncebench.record.streams import StreamWriter

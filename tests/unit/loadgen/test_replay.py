@@ -13,7 +13,8 @@ import pytest
 from loadgen.config import LoadConfig, Replayed
 from loadgen.errors import ConfigError
 from loadgen.pacing import parse_shape
-from loadgen.producer import _encoder, plan_load
+from loadgen.plan import plan_load
+from loadgen.producer import _encoder
 from loadgen.replay.events import Replay, schedule_in_order
 from loadgen.replay.file import MAX_EVENT_BYTES, RecordFile
 from loadgen.session import ENCODED, ENCODED_BYTES, next_step

@@ -13,7 +13,8 @@ import pytest
 from confluent_kafka import Message, Producer
 
 from loadgen.config import LoadConfig, Replayed
-from loadgen.producer import STATUS_EVERY_US, TICK_S, _Load, plan_load
+from loadgen.plan import plan_load
+from loadgen.producer import STATUS_EVERY_US, TICK_S, _Load
 from loadgen.status import Status
 from loadgen.workloads import MOST_AHEAD_US
 

@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 from loadgen.config import LoadConfig
 from loadgen.errors import ConfigError, LoadError
 from loadgen.ledger import Ledger, Plan
-from loadgen.meeting import LEAD_US, meet
 from loadgen.pacing import Rate, parse_shape
-from loadgen.producer import LEAD_US as ALONE_US
-from loadgen.producer import plan_load
+from loadgen.plan import ALONE_LEAD_US, LEAD_US, meet, plan_load
 from loadgen.schedule import Block, schedule
 from loadgen.session import encode
 from loadgen.share import Share
@@ -102,7 +100,7 @@ def test_two_generators_make_the_events_of_one(tmp_path: Path) -> None:
 
 def test_generators_agree_on_the_start_and_one_waits_for_nobody(tmp_path: Path) -> None:
     (one,) = load_of(tmp_path / "one", 1)
-    assert one.plan.started_us == NOW_US + ALONE_US + 700 // 50
+    assert one.plan.started_us == NOW_US + ALONE_LEAD_US + 700 // 50
     starts = {each.plan.started_us for each in load_of(tmp_path / "three", 3)}
     assert starts == {NOW_US + LEAD_US + 300 // 50}
 

@@ -7,7 +7,7 @@ import pytest
 
 from loadgen.config import LoadConfig
 from loadgen.errors import ConfigError
-from loadgen.producer import plan_load
+from loadgen.plan import plan_load
 from loadgen.workloads import LATE_BY_US, LATE_SEQ, MOST_AHEAD_US, SESSIONS, WINDOWS, Order
 from pipeline.workloads.settings import DELAY_MS
 
