@@ -84,17 +84,17 @@ def events_after(record: Record, from_us: int) -> int:
     """Events of the load that the pipeline had still to read at a time (epoch µs).
 
     The batch (or step of the position) that was running then counts as read by the share of its time that had passed.
+    An engine may report each partition by itself, so several steps may have been running.
     """
-    before = record.input.table.num_rows - int(np.count_nonzero(record.ledger.acked_us > 0))
-    read = float(before)
-    for began_us, done_us, position in _reads(record):
+    earlier = record.input.table.num_rows - int(np.count_nonzero(record.ledger.acked_us > 0))
+    left = float(record.input.table.num_rows - earlier)
+    for began_us, done_us, events in _reads(record):
         # Spark reports no time for a batch that an attempt only found completed.
         passed = min(1.0, (from_us - done_us) / max(1, done_us - began_us) + 1)
-        if passed <= 0:
-            break
-        read += max(0.0, position - read) * passed
-    left: int = round(record.input.table.num_rows - read)
-    return left
+        of_load = max(0, events - earlier)
+        earlier -= events - of_load
+        left -= of_load * max(0.0, passed)
+    return round(left)
 
 
 def _counts(times_us: Ints, edges: Ints) -> list[int]:
@@ -111,14 +111,14 @@ def _lag(record: Record, acked: Ints, at: Ints) -> list[int]:
     before = record.input.table.num_rows - len(acked)
     reads = _reads(record)
     times = np.array([done_us for _, done_us, _ in reads], dtype=np.int64)
-    done = np.array([0, *(read for _, _, read in reads)], dtype=np.int64)
+    done = np.cumsum([0, *(events for _, _, events in reads)], dtype=np.int64)
     read = done[np.searchsorted(times, at, side="right")]
     lag: list[int] = (before + np.searchsorted(acked, at, side="right") - read).tolist()
     return lag
 
 
 def _reads(record: Record) -> list[tuple[int, int, int]]:
-    """(began, done, events read in total by then) of each finished batch, in their order.
+    """(began, done, events that it was the first to read) of each finished batch, in the order of their ends.
 
     For an engine without batches: of each step of its position, which began when it had reached the step before. The
     first step of an attempt began when the attempt ran.
@@ -137,8 +137,9 @@ def _reads(record: Record) -> list[tuple[int, int, int]]:
         if line["kind"] == POSITION:
             first_us = running_us or done_us
             began_us = max((since.get(partition, first_us) for partition in line["end_offsets"]), default=done_us)
+        before = sum(position.values())
         for partition, offset in line["end_offsets"].items():
             position[partition] = max(offset, position.get(partition, 0))
             since[partition] = done_us
-        found.append((began_us, done_us, sum(position.values())))
+        found.append((began_us, done_us, sum(position.values()) - before))
     return found

@@ -114,6 +114,18 @@ def test_a_step_of_the_position_takes_the_time_since_the_step_before() -> None:
     assert [events_after(run, START + round(at * S)) for at in (0.9, 1.1, 1.5, 2.0)] == [4, 3, 1, 0]
 
 
+@pytest.mark.parametrize("partitions", [1, 2, 8])
+def test_half_of_a_step_is_read_at_half_of_its_time_in_each_partition(partitions: int) -> None:
+    acked, each = 1_600, 1_600 // partitions // 2
+    run = record([0.1] * acked, [])
+    run.progress.items = [
+        {"kind": "position", "t_us": START + 99 * S, "read_us": START + at * S, "end_offsets": {str(part): at * each}}
+        for at in (1, 2)
+        for part in range(partitions)
+    ]
+    assert events_after(run, START + round(1.5 * S)) == acked // 4
+
+
 def test_the_first_step_of_an_attempt_begins_when_it_runs() -> None:
     run = stepwise((8.0, "0", 4))
     run.progress.items.append({"kind": "running", "t_us": START})
