@@ -41,7 +41,7 @@ def main(only: str, rounds: int, seed: int, files: tuple[Path, ...], work_dir: P
     """Run every engine under every guarantee into Kafka, and print one table.
 
     Each row runs flat out, at a steady rate, and while it is killed. All rows get the same load, observer and auditors.
-    A round takes about 26 min on two cores. Use the machine for nothing else meanwhile.
+    A round takes about 45 min on two cores. Use the machine for nothing else meanwhile.
 
     \b
     Example:

@@ -194,7 +194,7 @@ def _figures(reports: Sequence[Report]) -> tuple[str, ...]:
         _spread(map(latency("p99"), steady), "{:,.0f}", " ms"),
         _spread(map(_CPU_US, steady), "{:.0f}", " µs"),
         f"{kills} times" if killed else NONE,
-        _spread(_recoveries_s(killed), "{:.1f}", " s"),
+        _spread(_recoveries_s(filter(has_speed, killed)), "{:.1f}", " s"),
         _sum(killed, "lost"),
         _sum(killed, "duplicated"),
     )

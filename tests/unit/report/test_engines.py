@@ -172,6 +172,11 @@ def test_recovery_is_of_the_kills_that_a_new_row_followed() -> None:
     assert line(report(STEADY))[8] == "-"
 
 
+def test_a_run_that_broke_its_guarantee_has_no_recovery() -> None:
+    faults = [{"hit": True, "fault": "random:kill", "recovery": {"first_visible": 9_000.0}}]
+    assert line(report(KILLED, faults=faults, verdict="broken"))[8] == "-"
+
+
 def test_an_older_run_of_a_peer_has_no_processor_time_flat_out() -> None:
     assert line(report(FLAT_OUT, engine="flink", schema=4))[3] == "-"
     assert line(report(FLAT_OUT, engine="flink", schema=5))[3] == "15.0 µs"
