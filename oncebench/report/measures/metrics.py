@@ -69,6 +69,10 @@ def field(*path: str, scale: float = 1.0) -> Getter:
     return find
 
 
+# Input events per second. At a rate that the pipeline keeps up with, this is the rate.
+THROUGHPUT = field("throughput", "events_per_s")
+
+
 def has_batches(report: Report) -> bool:
     """Whether the engine works in batches. Otherwise a report has no figure about one."""
     return report["batches"].get("n", 0) is not None
@@ -122,7 +126,7 @@ def _seconds_per_million(report: Report) -> float | None:
     """
     if not flat_out(report):
         return None
-    per_s = field("throughput", "events_per_s")(report)
+    per_s = THROUGHPUT(report)
     return 1e6 / per_s if per_s else None
 
 
