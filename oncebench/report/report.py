@@ -346,7 +346,7 @@ def read_reports(path: Path) -> list[Report]:
         files = [path / FILE]
     reports: list[Report] = []
     for file in files:
-        reports += [report for _, report in numbered(file)]
+        reports += [report for _, report in reports_with_lines(file)]
     if not reports:
         raise UserError(
             f"{path} contains no report. `oncebench compare` and `oncebench run --json PATH` write reports."
@@ -354,7 +354,7 @@ def read_reports(path: Path) -> list[Report]:
     return reports
 
 
-def numbered(file: Path) -> list[tuple[int, Report]]:
+def reports_with_lines(file: Path) -> list[tuple[int, Report]]:
     """The reports of a file, each with the number of its line, from 1.
 
     Older reports count replayed rows (always 0) even for variants that do not report rows. Here they are null, as in

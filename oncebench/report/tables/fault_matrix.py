@@ -67,10 +67,10 @@ class MatrixCell:
 
 def cells_of(reports: Iterable[Report]) -> list[MatrixCell]:
     """Every cell of the matrix in these reports, in the order of lists and tables."""
-    return [cell for _, cell in numbered(reports)]
+    return [cell for _, cell in cells_with_reports(reports)]
 
 
-def numbered(reports: Iterable[Report]) -> list[tuple[int, MatrixCell]]:
+def cells_with_reports(reports: Iterable[Report]) -> list[tuple[int, MatrixCell]]:
     """Every cell of the matrix, each with the number of its report."""
     found = [
         (number, replace(cell, setting=setting_of(report)))

@@ -18,7 +18,7 @@ from oncebench.delivery.failpoints import parse_fault
 from oncebench.report.configuration import USUAL, Configuration, configuration_of, setting_of
 from oncebench.report.outcome import LIMIT, ORDER, broken_by, is_healthy, only_tried
 from oncebench.report.schema import Report
-from oncebench.report.tables.fault_matrix import MatrixCell, numbered
+from oncebench.report.tables.fault_matrix import MatrixCell, cells_with_reports
 from oncebench.scenario.matrix.cells import can_be_done
 from oncebench.scenario.matrix.families import FAMILIES
 from oncebench.scenario.matrix.families import columns as columns_of
@@ -60,7 +60,7 @@ def matrix_of(reports: Sequence[Report]) -> Matrix:
         number for number, report in enumerate(reports)
         if not (report.get("interrupted") or only_tried(report)) and setting_of(report) == USUAL
     ]  # fmt: skip
-    faulted = [Entry(used[at], cell) for at, cell in numbered([reports[number] for number in used])]
+    faulted = [Entry(used[at], cell) for at, cell in cells_with_reports([reports[number] for number in used])]
     found: dict[Place, list[Entry]] = {}
     for entry in [*_healthy(reports, used), *faulted]:
         family = HEALTHY if entry.cell.fault == NO_FAULT else _HOME.get(entry.cell.fault, OTHER)
