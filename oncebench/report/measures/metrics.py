@@ -15,7 +15,7 @@ from oncebench.audit.clock import why_no_times
 from oncebench.audit.python.model import ROWS
 from oncebench.audit.verdict import Verdict
 from oncebench.observe.resources import WATCHING
-from oncebench.report.configuration import setting_of
+from oncebench.report.configuration import run_kind_of
 from oncebench.report.measures.bottleneck import LATE_MS
 from oncebench.report.measures.generators import latest
 from oncebench.report.schema import Report
@@ -98,7 +98,7 @@ def independent_latencies(report: Report) -> float | None:
     workloads each row has a time of its own.
     """
     n = report.get("latency_ms", {}).get("n")
-    return None if n is None else n / (ROWS if setting_of(report).workload == SESSIONS else 1)
+    return None if n is None else n / (ROWS if run_kind_of(report).workload == SESSIONS else 1)
 
 
 def too_few_latencies(report: Report, quantile: Quantile) -> bool:
