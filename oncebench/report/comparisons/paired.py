@@ -25,6 +25,7 @@ from oncebench.report.measures.metrics import BY_NAME, Metric, field, figure, fl
 from oncebench.report.outcome import is_healthy
 from oncebench.report.schema import Report
 from oncebench.scenario.cell import Cell
+from oncebench.scenario.order import order_of
 
 # An interval misses the true median in one of this many samples at most: it is a 95 % interval.
 MISSES = 20
@@ -279,9 +280,9 @@ def ratio(rounds: Rounds, metric: Metric, variant: Variant) -> Difference | None
     return median_interval([mine / other for mine, other in found]) if comparable else None
 
 
-def variants_in(rounds: Rounds) -> set[Variant]:
-    """Every variant that ran in any of these rounds."""
-    return {variant for runs in rounds.values() for variant in runs}
+def variants_in(rounds: Rounds) -> list[Variant]:
+    """Every variant that ran in any of these rounds, in the order of tables."""
+    return sorted({variant for runs in rounds.values() for variant in runs}, key=lambda variant: order_of(*variant))
 
 
 def most_rounds(reports: Sequence[Report]) -> tuple[int, int]:
@@ -349,8 +350,9 @@ def rounds_text(found: Difference) -> str:
 
 
 def _compared(rounds: Rounds) -> list[Variant]:
-    """The variants that ran in a round together with the baseline."""
-    return sorted(variants_in({key: runs for key, runs in rounds.items() if BASELINE in runs}) - {BASELINE})
+    """The variants that ran in a round together with the baseline, by name."""
+    together = {key: runs for key, runs in rounds.items() if BASELINE in runs}
+    return sorted(variant for variant in variants_in(together) if variant != BASELINE)
 
 
 def _versus_baseline(variant: Variant) -> str:

@@ -32,7 +32,6 @@ from oncebench.report.measures.metrics import METRICS, Metric, figure
 from oncebench.report.schema import Report
 from oncebench.report.tables.grid import grid
 from oncebench.report.tables.notes import FELL_BEHIND, fell_behind, notes
-from oncebench.scenario.order import order_of
 
 COLUMNS = tuple(metric for metric in METRICS if not metric.promised and metric.name != "recovery_s")
 
@@ -53,7 +52,7 @@ def markdown(reports: Iterable[Report], columns: Sequence[Metric] = COLUMNS) -> 
     ]
     for setting in in_order(found):
         rounds = found[setting]
-        for variant in sorted(variants_in(rounds), key=lambda variant: order_of(*variant)):
+        for variant in variants_in(rounds):
             run = sum(variant in runs for runs in rounds.values())
             figures = (_cell(rounds, metric, variant, run) for metric in columns)
             late = f", {FELL_BEHIND}" if falls_behind(rounds, variant) else ""
