@@ -21,6 +21,7 @@ from oncebench.report.comparisons.paired import (
     difference,
     differing,
     fields_text,
+    measured,
     median_interval,
     ratio,
     settings,
@@ -29,9 +30,9 @@ from oncebench.report.comparisons.paired import (
 )
 from oncebench.report.comparisons.sweep_selection import ORDER, OTHER, groups_of, in_order
 from oncebench.report.configuration import Configuration, Variant
-from oncebench.report.measures.metrics import Metric, figure
+from oncebench.report.measures.metrics import COSTS, Metric, figure
 from oncebench.report.schema import Report
-from oncebench.report.tables.cost_table import COLUMNS, falls_behind
+from oncebench.report.tables.cost_table import falls_behind
 from oncebench.scenario.cell import Cell
 from oncebench.site.pack import DIGITS, RATIO_DIGITS, short
 
@@ -119,7 +120,7 @@ def as_json(reports: Sequence[Report], configurations: Sequence[Configuration]) 
     numbers = {id(report): number for number, report in enumerate(reports)}
     found = settings_of(reports)
     groups = groups_of(dict(found))
-    columns = [metric for metric in COLUMNS if any(_measured(rounds, metric) for _, rounds in found)]
+    columns = measured(dict(found), COSTS)
     full_labels = labels(setting for setting, _ in found)
     common, rest = titles(full_labels, groups) if found else ("", {})
     letters = machine_letters(setting for setting, _ in found)
@@ -153,10 +154,6 @@ def as_json(reports: Sequence[Report], configurations: Sequence[Configuration]) 
             for setting, rounds in found
         ],
     }
-
-
-def _measured(rounds: Rounds, metric: Metric) -> bool:
-    return any(figure(report, metric) is not None for here in rounds.values() for report in here.values())
 
 
 def absolute(rounds: Rounds, metric: Metric, variant: Variant) -> Difference | None:

@@ -285,6 +285,18 @@ def variants_in(rounds: Rounds) -> list[Variant]:
     return sorted({variant for runs in rounds.values() for variant in runs}, key=lambda variant: order_of(*variant))
 
 
+def runs_in(found: Mapping[Setting, Rounds]) -> Iterator[Report]:
+    """Every run in these settings."""
+    for rounds in found.values():
+        for runs in rounds.values():
+            yield from runs.values()
+
+
+def measured(found: Mapping[Setting, Rounds], metrics: Iterable[Metric]) -> list[Metric]:
+    """The metrics for which any run in these settings has a figure."""
+    return [metric for metric in metrics if any(figure(report, metric) is not None for report in runs_in(found))]
+
+
 def most_rounds(reports: Sequence[Report]) -> tuple[int, int]:
     """The largest number of rounds in a comparison with at-least-once: of costs, and of recoveries."""
     return _most(settings(reports), "batch_ms"), _most(settings(reports, faulted=True), "recovery_s")

@@ -33,6 +33,7 @@ from oncebench.report.comparisons.paired import (
     Rounds,
     Setting,
     differing,
+    measured,
     median_interval,
     ratio,
     settings,
@@ -40,10 +41,9 @@ from oncebench.report.comparisons.paired import (
 )
 from oncebench.report.comparisons.sweep_selection import in_order, setting_text
 from oncebench.report.configuration import Variant
-from oncebench.report.measures.metrics import Metric, figure
+from oncebench.report.grid import grid
+from oncebench.report.measures.metrics import COSTS, Metric, figure
 from oncebench.report.schema import Report
-from oncebench.report.tables.cost_table import COLUMNS, measured
-from oncebench.report.tables.grid import grid
 
 # The usual level of significance; the intervals have the same.
 SIGNIFICANCE = 0.05
@@ -132,7 +132,7 @@ def noise_floor(rounds: Rounds, metric: Metric, variant: Variant) -> Difference 
 
 
 def repeated_ratios(
-    first: Iterable[Report], second: Iterable[Report], columns: Sequence[Metric] = COLUMNS
+    first: Iterable[Report], second: Iterable[Report], columns: Sequence[Metric] = COSTS
 ) -> Iterator[RepeatedRatio]:
     """Every ratio that has FEWEST_ROUNDS rounds in both series."""
     of_second = settings(second)
@@ -146,7 +146,7 @@ def repeated_ratios(
                     yield RepeatedRatio(setting, variant, metric, mine, other)
 
 
-def noise_markdown(reports: Iterable[Report], columns: Sequence[Metric] = COLUMNS) -> str:
+def noise_markdown(reports: Iterable[Report], columns: Sequence[Metric] = COSTS) -> str:
     """The noise floor of every cell as a Markdown table; empty if no cell has enough rounds."""
     table: list[tuple[str, ...]] = []
     found = settings(reports)

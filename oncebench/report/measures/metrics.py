@@ -234,6 +234,8 @@ METRICS = (
            _recovery_s, 1),
 )  # fmt: skip
 BY_NAME = {metric.name: metric for metric in METRICS}
+# The metrics in which a guarantee has a cost while nothing fails.
+COSTS = tuple(metric for metric in METRICS if not metric.promised and metric.about != RECOVERY)
 
 
 def figure(report: Report, metric: Metric) -> float | None:

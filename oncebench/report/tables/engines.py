@@ -20,10 +20,10 @@ from oncebench.delivery.contract import EXACTLY_ONCE
 from oncebench.lab.engine import SPARK
 from oncebench.report.comparisons.paired import SAME_RULES_OTHER_ENGINES
 from oncebench.report.configuration import engine_name
+from oncebench.report.grid import grid
 from oncebench.report.measures.metrics import THROUGHPUT, Getter, field, has_speed, latency
 from oncebench.report.outcome import broken_by
 from oncebench.report.schema import Report
-from oncebench.report.tables.grid import grid
 from oncebench.report.tables.notes import FELL_BEHIND, fell_behind, notes
 
 FLAT_OUT, STEADY, KILLED = "flat out", "steady", "killed"

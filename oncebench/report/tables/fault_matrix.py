@@ -27,9 +27,9 @@ from oncebench.audit.verdict import Verdict
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE
 from oncebench.delivery.failpoints import KILL, parse_fault
 from oncebench.report.configuration import USUAL, Configuration, RunKind, configuration_of, place_of, run_kind_of
+from oncebench.report.grid import grid
 from oncebench.report.outcome import LIMIT, ORDER, broken_by, fault_outcome
 from oncebench.report.schema import Fault, Report
-from oncebench.report.tables.grid import grid
 from oncebench.report.tables.table import counts_text, duplicated_by, lost_by
 from oncebench.scenario.matrix.cells import can_be_done
 from oncebench.scenario.matrix.families import RANDOM, RANDOM_KILL, named, paired

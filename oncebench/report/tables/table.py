@@ -23,11 +23,11 @@ from oncebench.audit.verdict import Verdict
 from oncebench.report.comparisons.paired import Setting, differing
 from oncebench.report.comparisons.sweep_selection import setting_text
 from oncebench.report.configuration import configuration_of, place_of, run_kind_of
+from oncebench.report.grid import grid
 from oncebench.report.measures.metrics import BY_NAME, THROUGHPUT, field, has_speed, latency
 from oncebench.report.outcome import LIMIT, ORDER, broken_by, is_healthy, only_tried, outcome_of
 from oncebench.report.replication import replicas_text
 from oncebench.report.schema import Fault, Report
-from oncebench.report.tables.grid import grid
 from oncebench.report.tables.notes import (
     FELL_BEHIND,
     OUTAGE_MARK,
