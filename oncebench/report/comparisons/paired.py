@@ -70,7 +70,7 @@ class Difference:
         """Whether there are enough rounds for a meaningful interval from `low` to `high`."""
         return len(self.rounds) >= FEWEST_ROUNDS
 
-    def shows(self, none: float = 0.0) -> bool:
+    def shows(self, none: float) -> bool:
         """Whether there is an interval, and it excludes `none`, the value of no difference."""
         return self.has_interval and not self.low <= none <= self.high
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil
 from typing import Any
 
+from oncebench.audit.python.model import EVENTS_PER_ROW
 from oncebench.report.configuration import Configuration, configuration_of, run_kind_of
-from oncebench.report.measures.throughput import EVENTS_PER_ROW
 from oncebench.report.outcome import ORDER, is_healthy
 from oncebench.report.schema import Report
 from oncebench.report.titles import title
