@@ -31,7 +31,7 @@ from oncebench.sinks.registry import SINKS
 from oncebench.sinks.suite import Place
 from pipeline.config import PipelineConfig
 from pipeline.rows import KEY, SCHEMA
-from tests.reading import extend
+from tests.reading import SETTLE_S, extend
 
 WAIT_S = 120.0  # Spark starts in 5 to 10 s on idle cores, and needs many times that next to other tests
 PARTITIONS = 2
@@ -102,7 +102,7 @@ class Fixture:
         """The output that the model computes from the input topic."""
         path = self.folder / f"input-{time.time_ns()}.arrow"
         with closing(KafkaReader(self.lab.kafka.bootstrap_servers, self.input)) as reader:
-            assert save_topic(reader, path).complete
+            assert save_topic(reader, path, settle_s=SETTLE_S).complete
         return expected_output(read_stream(path, INPUT).table)
 
     def rows(self, topic: str | None = None, committed: bool = True) -> Rows:

@@ -10,6 +10,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Top
 from oncebench.sinks.reader import Reader, Rows
 from tests.waiting import wait_for
 
+# How long a read waits for open transactions: the default time-out of a transaction (60 s), the interval at which a
+# broker ends old ones (10 s), and some margin.
+SETTLE_S = 90.0
 SILENCE_S = 30.0  # a broker answers within milliseconds, and within seconds after its restart
 
 

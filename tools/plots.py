@@ -32,12 +32,12 @@ from oncebench.report.comparisons.paired import (
     fields_text,
     ratio,
     settings,
+    variants_in,
 )
 from oncebench.report.comparisons.sweep_selection import full_of, in_order, sweeps
 from oncebench.report.configuration import Variant
 from oncebench.report.measures.metrics import BY_NAME, figure
 from oncebench.report.report import read_reports
-from oncebench.scenario.order import order_of
 
 mpl.use("svg")  # no window
 from matplotlib import pyplot as plt
@@ -80,7 +80,7 @@ def price_and_latency(found: Sequence[tuple[str, Rounds]]) -> None:
         (title, rounds) for title, rounds in found
         if any(
             ratio_of(rounds, PRICE, variant) and ratio_of(rounds, "p99_ms", variant)
-            for variant in variants(rounds)
+            for variant in variants_in(rounds)
             if variant != BASELINE
         )
     ]  # fmt: skip
@@ -93,7 +93,7 @@ def price_and_latency(found: Sequence[tuple[str, Rounds]]) -> None:
     for panel, (title, rounds) in zip(panels.flat, compared, strict=False):
         panel.axhline(1, color="0.7", linewidth=0.8)
         panel.axvline(1, color="0.7", linewidth=0.8)
-        for variant in variants(rounds):
+        for variant in variants_in(rounds):
             price, late = (ratio_of(rounds, name, variant) for name in (PRICE, "p99_ms"))
             if price is None or late is None:
                 continue
@@ -118,7 +118,7 @@ def parts_of_a_batch(found: Sequence[tuple[str, Rounds]]) -> None:
             if (values := [value for here in rounds.values() if variant in here
                            and (value := here[variant]["batches"].get("split_ms", {}).get(part)) is not None])
         })
-        for sink, rounds in found for variant in variants(rounds)
+        for sink, rounds in found for variant in variants_in(rounds)
     ]  # fmt: skip
     figure_, panel = plt.subplots(figsize=(8, 0.28 * len(bars_) + 1))
     left = [0.0] * len(bars_)
@@ -141,7 +141,7 @@ def along(sink: str, field: str, where: str, swept: Sequence[tuple[float, Rounds
     figure_, panels = plt.subplots(1, 2, figsize=(8, 3))
     for panel, name in zip(panels, (PRICE, "p99_ms"), strict=True):
         panel.axhline(1, color="0.7", linewidth=0.8)
-        drawn = (each for each in LOOKS if each != BASELINE and any(each in variants(rounds) for _, rounds in swept))
+        drawn = (each for each in LOOKS if each != BASELINE and any(each in variants_in(rounds) for _, rounds in swept))
         for variant in drawn:
             compared = [(at, ratio_of(rounds, name, variant)) for at, (_, rounds) in enumerate(swept)]
             points = [(at, each) for at, each in compared if each is not None]
@@ -157,11 +157,6 @@ def along(sink: str, field: str, where: str, swept: Sequence[tuple[float, Rounds
         panel.tick_params(labelsize=7)
         panel.legend(**BELOW)
     write(figure_, file)
-
-
-def variants(rounds: Rounds) -> list[Variant]:
-    """The guarantees and variants in the order of tables."""
-    return sorted({each for here in rounds.values() for each in here}, key=lambda each: order_of(*each))
 
 
 def ratio_of(rounds: Rounds, name: str, variant: Variant) -> Difference | None:

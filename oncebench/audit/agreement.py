@@ -40,7 +40,7 @@ class Agreement:
             for name, (python, sql) in self.differ.items()
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Returns the field `auditors` of a report."""
         return {
             "agree": not self.reasons,

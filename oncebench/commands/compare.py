@@ -30,9 +30,9 @@ from oncebench.errors import ExitCode, Interrupted, UserError
 from oncebench.experiments.series import at_least_s, run_series
 from oncebench.experiments.workspace import Workspace
 from oncebench.measure import exit_code
-from oncebench.report.comparisons import comparison
 from oncebench.report.results import Results, stamp
 from oncebench.report.schema import Report
+from oncebench.report.tables import comparison
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.profiles import PROFILES, Profile, by_profile
 from oncebench.scenario.rounds import in_rounds

@@ -35,7 +35,7 @@ from oncebench.commands.shared.writable import new_results, refuse_unwritable
 from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.series import run_series
 from oncebench.experiments.workspace import Workspace
-from oncebench.report.report import numbered
+from oncebench.report.report import reports_with_lines
 from oncebench.report.results import Results, stamp
 from oncebench.report.schema import Report
 from oncebench.report.tables import fault_matrix, fault_text
@@ -259,7 +259,7 @@ def _finished(files: Sequence[Path]) -> list[Report]:
     """
     found: dict[str, Report] = {}
     for file in files:
-        for _, report in numbered(file):
+        for _, report in reports_with_lines(file):
             if "config" not in report:
                 raise UserError(
                     f"--resume {file}: run {report['run']} has no configuration, it is too old. Remove it",

@@ -24,7 +24,6 @@ from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.reader import End, LogReader, OpenTransaction, Reader, ReadReport, Rows
 from oncebench.sinks.suite import SuiteSink
 
-SETTLE_S = 90.0  # the default transaction time-out (60 s), the broker's clean-up interval (10 s), and some margin
 IDLE_S = 30.0  # a broker on loopback that is silent for this long is down
 
 
@@ -85,16 +84,16 @@ def final_reads(
     (folder / "ends.json").write_text(json.dumps(ends_json(output, read), indent=1))
 
 
-def save_topic(reader: Reader, path: Path, *, settle_s: float = SETTLE_S, idle_s: float = IDLE_S) -> ReadReport:
+def save_topic(reader: Reader, path: Path, *, settle_s: float, idle_s: float = IDLE_S) -> ReadReport:
     """Reads a topic or an output from beginning to end, and writes every record to `path`.
 
     The path is input.arrow or final.arrow. The audit computes the expected rows from the first and compares them with
-    the second.
+    the second. The read waits up to `settle_s` for open transactions.
     """
     return _save(reader, path, FINAL, _record, settle_s, idle_s)
 
 
-def save_output(sink: SuiteSink, target: Mapping[str, Any], folder: Path, *, settle_s: float = SETTLE_S) -> Output:
+def save_output(sink: SuiteSink, target: Mapping[str, Any], folder: Path, *, settle_s: float) -> Output:
     """Writes final.arrow into the run folder, and log.arrow if the sink's log names the writers."""
     with closing(sink.read(target)) as reader:
         read = save_topic(reader, folder / "final.arrow", settle_s=settle_s)
@@ -112,7 +111,7 @@ def save_output(sink: SuiteSink, target: Mapping[str, Any], folder: Path, *, set
         )
 
 
-def save_quarantine(reader: Reader, path: Path, *, settle_s: float = SETTLE_S, idle_s: float = IDLE_S) -> ReadReport:
+def save_quarantine(reader: Reader, path: Path, *, settle_s: float, idle_s: float = IDLE_S) -> ReadReport:
     """Writes quarantine.arrow: every record in [0, end), with the values of our headers or null."""
     return _save(reader, path, QUARANTINE, _quarantined, settle_s, idle_s)
 

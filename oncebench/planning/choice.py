@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from oncebench.errors import ExitCode, UserError
 from oncebench.planning.model import Costs, Forecast, forecast
-from oncebench.planning.points import Setting
+from oncebench.planning.points import PlanSetting
 
 # Of the cores' time. At 10,000 events/s the pipeline and its broker used three quarters of two cores; other work then
 # raised the p99 at once (docs/speed.md).
@@ -29,7 +29,7 @@ RESTART_S = 15
 class Plan:
     """A setting and what to expect of it."""
 
-    setting: Setting
+    setting: PlanSetting
     expected: Forecast
 
 
@@ -69,7 +69,7 @@ def transaction_timeout_s(plan: Plan, outage_s: float) -> int:
     return max(USUAL_TIMEOUT_S, math.ceil(outage_s + RESTART_S + 2 * plan.expected.batch_ms / 1000))
 
 
-def beyond(costs: Costs, setting: Setting) -> list[str]:
+def beyond(costs: Costs, setting: PlanSetting) -> list[str]:
     """The choices that lie outside the measured runs: `6 cores (measured: 2)`."""
     found = []
     slots = {each.cores for each in costs.measured}
@@ -98,7 +98,9 @@ def _counted(count: int, noun: str) -> str:
 
 def _candidates(costs: Costs, rate: float, cores: int) -> list[Plan]:
     settings = (
-        Setting(rate, cores, partitions, trigger_ms) for partitions in range(1, cores + 1) for trigger_ms in TRIGGERS_MS
+        PlanSetting(rate, cores, partitions, trigger_ms)
+        for partitions in range(1, cores + 1)
+        for trigger_ms in TRIGGERS_MS
     )
     forecasts = ((setting, forecast(costs, setting)) for setting in settings)
     return [Plan(setting, expected) for setting, expected in forecasts if expected is not None]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from oncebench.planning.model import Costs, are_enough, duration_ms, fit, forecast, processor_ms
-from oncebench.planning.points import Point, Setting
+from oncebench.planning.points import PlanSetting, Point
 
 # The share by which a prediction may miss; beyond it, the table marks the figure.
 TOLERANCE = 0.25
@@ -24,7 +24,7 @@ class Error:
         predicted, measured: in that unit; a plan without a steady state has no prediction.
     """
 
-    setting: Setting
+    setting: PlanSetting
     name: str
     predicted: float | None
     measured: float

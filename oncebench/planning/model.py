@@ -29,7 +29,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from oncebench.errors import ExitCode, UserError
-from oncebench.planning.points import Point, Setting
+from oncebench.planning.points import PlanSetting, Point
 
 # A line through partitions and events needs three different runs; a fourth one shows an error.
 FEWEST_SETTINGS = 4
@@ -63,7 +63,7 @@ class Costs:
     cpu: Line
     p50: float
     p99: float
-    measured: tuple[Setting, ...]
+    measured: tuple[PlanSetting, ...]
     machine: int
     alone: bool = False
 
@@ -128,7 +128,7 @@ def _with_latency(measured: Sequence[Point]) -> list[Point]:
     return [point for point in measured if point.p50_ms is not None and point.p99_ms is not None]
 
 
-def forecast(costs: Costs, setting: Setting) -> Forecast | None:
+def forecast(costs: Costs, setting: PlanSetting) -> Forecast | None:
     """What to expect of a setting with a rate; None: the pipeline does not keep up.
 
     Raises:
@@ -155,18 +155,18 @@ def forecast(costs: Costs, setting: Setting) -> Forecast | None:
     )
 
 
-def duration_ms(costs: Costs, setting: Setting, events: float) -> float:
+def duration_ms(costs: Costs, setting: PlanSetting, events: float) -> float:
     """The expected duration of a batch with so many events."""
     shared = costs.batch.per_partition * setting.partitions + costs.batch.per_event * events
     return costs.batch.fixed + shared / _at_once(setting)
 
 
-def processor_ms(costs: Costs, setting: Setting, events: float) -> float:
+def processor_ms(costs: Costs, setting: PlanSetting, events: float) -> float:
     """The expected processor time of a batch with so many events."""
     return costs.cpu.fixed + costs.cpu.per_partition * setting.partitions + costs.cpu.per_event * events
 
 
-def _at_once(setting: Setting) -> float:
+def _at_once(setting: PlanSetting) -> float:
     """How many tasks run at once, on average over the waves."""
     return setting.partitions / math.ceil(setting.partitions / setting.cores)
 

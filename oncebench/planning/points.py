@@ -26,7 +26,7 @@ _PLANNED = frozenset({"rate", "partitions", "trigger_ms", "max_events_per_batch"
 
 
 @dataclass(frozen=True)
-class Setting:
+class PlanSetting:
     """What a plan chooses, and the load it is for.
 
     Attributes:
@@ -62,7 +62,7 @@ class Point:
         alone: whether `cpu_ms` is of the pipeline alone, because a server is the user's and cannot be measured.
     """
 
-    setting: Setting
+    setting: PlanSetting
     events: float
     batch_ms: float
     cpu_ms: float
@@ -117,7 +117,7 @@ def _point(report: Report) -> Point | None:
     machine, slots = report.get("environment", {}).get("cores"), cores_of(config.get("master", Cell.master))
     if not batch_ms or not cpu_ms or not events or not machine or not slots:
         return None
-    setting = Setting(
+    setting = PlanSetting(
         None if flat_out(report) else float(config["rate"]),
         slots,
         int(config["partitions"]),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from oncebench.planning.choice import BROKER_LIMIT_S, MOST_BUSY, Plan, beyond
 from oncebench.planning.held_out import TOLERANCE, Error
 from oncebench.planning.model import Costs
-from oncebench.report.tables.grid import grid
+from oncebench.report.grid import grid
 
 
 def plan_text(plan: Plan, costs: Costs, timeout_s: int | None, outage_s: float) -> str:

@@ -24,8 +24,8 @@ def configuration_of(report: Report) -> Configuration:
     return cell["sink"], cell["guarantee"], cell["variant"]
 
 
-class Setting(NamedTuple):
-    """The workload, the cluster and the checkpoint of a run. Reports never share a table of faults if these differ.
+class RunKind(NamedTuple):
+    """The workload, the cluster and the checkpoint of a run. Runs of two kinds never share a table of faults.
 
     Attributes:
         workload: what the pipeline computes.
@@ -39,19 +39,19 @@ class Setting(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The setting behind a comma, for titles: `, windows, cluster of 2`; empty for the usual one."""
+        """The kind behind a comma, for titles: `, windows, cluster of 2`; empty for the usual kind."""
         workload = "" if self.workload == SESSIONS else f", {self.workload}"
         cluster = f", cluster of {self.workers}" if self.workers else ""
         return workload + cluster + (", checkpoint in an object store" if self.in_object_store else "")
 
 
-USUAL = Setting()
+USUAL = RunKind()
 
 
-def setting_of(report: Report) -> Setting:
-    """The setting of a report; older reports have the usual one."""
+def run_kind_of(report: Report) -> RunKind:
+    """The kind of a report's run; older reports have the usual one."""
     config = report.get("config", {})
-    return Setting(config.get("workload", SESSIONS), config.get("workers", 0), bool(config.get("checkpoint")))
+    return RunKind(config.get("workload", SESSIONS), config.get("workers", 0), bool(config.get("checkpoint")))
 
 
 def variant_of(report: Report) -> Variant:

@@ -189,7 +189,7 @@ def _verdict_section(run: _Run) -> dict[str, Any]:
         "verdict": str(judgement.verdict),
         "broken_by": sorted(judgement.codes),
         "reasons": [without_folder(run.record.path, reason) for reason in judgement.reasons],
-        "auditors": run.agreement.to_json(),
+        "auditors": run.agreement.as_json(),
         **(_for_each_guarantee(run) if cell.black_box else {}),
     }
 
@@ -243,9 +243,9 @@ def _speed_section(run: _Run) -> dict[str, Any]:
     events = int(np.broadcast_to(seen.events, of_load.shape)[of_load].sum())
     return {
         "throughput": throughput(seen.seen_us[of_load], run.record, run.cell, run.measured_from_us, events),
-        "latency_ms": latency.visible.to_json(),
-        "visibility_gap_ms": (Distribution() if seen.written_us is None else latency.gap).to_json(),
-        "append_latency_ms": append.to_json(),
+        "latency_ms": latency.visible.as_json(),
+        "visibility_gap_ms": (Distribution() if seen.written_us is None else latency.gap).as_json(),
+        "append_latency_ms": append.as_json(),
         "latency_curve_ms": Distribution.curve(seen.latency_us[measured] / 1e3, latency.visible.unseen),
         "torn_seen_by_observer": latency.torn_sessions,
         "timeline": steps,
@@ -346,7 +346,7 @@ def read_reports(path: Path) -> list[Report]:
         files = [path / FILE]
     reports: list[Report] = []
     for file in files:
-        reports += [report for _, report in numbered(file)]
+        reports += [report for _, report in reports_with_lines(file)]
     if not reports:
         raise UserError(
             f"{path} contains no report. `oncebench compare` and `oncebench run --json PATH` write reports."
@@ -354,7 +354,7 @@ def read_reports(path: Path) -> list[Report]:
     return reports
 
 
-def numbered(file: Path) -> list[tuple[int, Report]]:
+def reports_with_lines(file: Path) -> list[tuple[int, Report]]:
     """The reports of a file, each with the number of its line, from 1.
 
     Older reports count replayed rows (always 0) even for variants that do not report rows. Here they are null, as in

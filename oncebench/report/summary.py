@@ -15,7 +15,7 @@ from typing import Any
 from oncebench.audit.anomalies import CATALOGUE
 from oncebench.audit.verdict import Verdict
 from oncebench.report.comparisons.sustained import backlog_in_latency
-from oncebench.report.configuration import setting_of
+from oncebench.report.configuration import run_kind_of
 from oncebench.report.measures.generators import slowest
 from oncebench.report.measures.metrics import (
     BY_NAME,
@@ -88,7 +88,7 @@ def _head(report: Report) -> list[str]:
     faults = [*cell["faults"], *([f"{cell['random_kills']} random kills"] if cell["random_kills"] else [])]
     state = f", {cell['open_sessions']:,} open sessions" if cell.get("open_sessions") else ""
     lines = [f"{cell['sink']}  {cell['guarantee']}  {cell['variant']}  {', '.join(faults) or 'healthy'}{state}"]
-    lines[0] += setting_of(report).text
+    lines[0] += run_kind_of(report).text
     lines += [f"  replicas    {line.removesuffix('.')}" for line in replication_lines([report])]
     return [*lines, *_several(report)]
 
@@ -168,7 +168,7 @@ def _counts(report: Report) -> list[str]:
 def _units(report: Report, of_load: int) -> str:
     """How many sessions of the load finished, or what the workload has in their place."""
     late = report.get("events", {}).get("late", 0)
-    form = _UNITS.get(setting_of(report).workload, _UNITS[SESSIONS])
+    form = _UNITS.get(run_kind_of(report).workload, _UNITS[SESSIONS])
     return form.format(of_load=of_load, acknowledged=report["sessions"]["acknowledged"], late=late)
 
 
@@ -198,7 +198,7 @@ def _latency(report: Report) -> list[str]:
     found = {name: latency(name)(report) for name in _QUANTILES}
     figures = [f"{name} {_number(ms)}" for name, ms in found.items() if ms is not None]
     figures += [] if longest is None else [f"max {_number(longest)}"]
-    began = _LATENCY_FROM.get(setting_of(report).workload, "end")
+    began = _LATENCY_FROM.get(run_kind_of(report).workload, "end")
     unseen = report["latency_ms"].get("unseen", 0)  # older reports have none
     rows = f"n {n:,} and {unseen:,} never seen" if unseen else f"n {n:,}"
     lines = [f"  latency     {'  '.join(figures)} ms, {rows} ({began} to a committed reader)"]

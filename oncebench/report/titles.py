@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oncebench.report.configuration import setting_of
+from oncebench.report.configuration import run_kind_of
 from oncebench.report.schema import Report
 from oncebench.scenario.matrix.families import FAMILIES, named, paired
 from oncebench.scenario.matrix.families import columns as columns_of
@@ -21,7 +21,7 @@ def title(report: Report) -> str:
     kills = [f"{cell['random_kills']} random kills"] if cell.get("random_kills") else []
     state = [f"{cell['open_sessions']} open sessions"] if cell.get("open_sessions") else []
     found = ", ".join([*faults_title(cell["faults"]), *kills, *state])
-    return found and found + setting_of(report).text
+    return found and found + run_kind_of(report).text
 
 
 def faults_title(faults: Sequence[str]) -> list[str]:

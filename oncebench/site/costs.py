@@ -21,18 +21,19 @@ from oncebench.report.comparisons.paired import (
     difference,
     differing,
     fields_text,
+    measured,
     median_interval,
     ratio,
     settings,
+    variants_in,
     with_unit,
 )
 from oncebench.report.comparisons.sweep_selection import ORDER, OTHER, groups_of, in_order
-from oncebench.report.configuration import Configuration
-from oncebench.report.measures.metrics import Metric, figure
+from oncebench.report.configuration import Configuration, Variant
+from oncebench.report.measures.metrics import COSTS, Metric, figure
 from oncebench.report.schema import Report
-from oncebench.report.tables.cost_table import COLUMNS, falls_behind
+from oncebench.report.tables.cost_table import falls_behind
 from oncebench.scenario.cell import Cell
-from oncebench.scenario.order import order_of
 from oncebench.site.pack import DIGITS, RATIO_DIGITS, short
 
 # Fields that a label leaves out, or formats itself.
@@ -47,11 +48,6 @@ def settings_of(reports: Sequence[Report]) -> list[tuple[Setting, Rounds]]:
     """
     found = settings(report for report in reports if not report.get("interrupted"))
     return [(setting, found[setting]) for setting in in_order(found)]
-
-
-def configurations_in(rounds: Rounds) -> list[tuple[str, str]]:
-    """The guarantees and variants of a setting, in the order of tables."""
-    return sorted({each for here in rounds.values() for each in here}, key=lambda each: order_of(*each))
 
 
 def label(setting: Setting, without: str = "") -> str:
@@ -124,7 +120,7 @@ def as_json(reports: Sequence[Report], configurations: Sequence[Configuration]) 
     numbers = {id(report): number for number, report in enumerate(reports)}
     found = settings_of(reports)
     groups = groups_of(dict(found))
-    columns = [metric for metric in COLUMNS if any(_measured(rounds, metric) for _, rounds in found)]
+    columns = measured(dict(found), COSTS)
     full_labels = labels(setting for setting, _ in found)
     common, rest = titles(full_labels, groups) if found else ("", {})
     letters = machine_letters(setting for setting, _ in found)
@@ -151,8 +147,8 @@ def as_json(reports: Sequence[Report], configurations: Sequence[Configuration]) 
                 "title": lettered(rest[setting], letters),
                 "group": groups[setting].replace("_", " "),
                 "rows": [
-                    _row(setting.sink, each, rounds, columns, configurations, numbers)
-                    for each in configurations_in(rounds)
+                    _row(setting.sink, variant, rounds, columns, configurations, numbers)
+                    for variant in variants_in(rounds)
                 ],
             }
             for setting, rounds in found
@@ -160,43 +156,37 @@ def as_json(reports: Sequence[Report], configurations: Sequence[Configuration]) 
     }
 
 
-def _measured(rounds: Rounds, metric: Metric) -> bool:
-    return any(figure(report, metric) is not None for here in rounds.values() for report in here.values())
-
-
-def absolute(rounds: Rounds, metric: Metric, configuration: tuple[str, str]) -> Difference | None:
+def absolute(rounds: Rounds, metric: Metric, variant: Variant) -> Difference | None:
     """Median over the rounds and its interval; None if no run has the figure."""
     values = [
-        value
-        for here in rounds.values()
-        if configuration in here and (value := figure(here[configuration], metric)) is not None
+        value for here in rounds.values() if variant in here and (value := figure(here[variant], metric)) is not None
     ]
     return median_interval(values) if values else None
 
 
 def compared_to_baseline(
-    rounds: Rounds, metric: Metric, configuration: tuple[str, str]
+    rounds: Rounds, metric: Metric, variant: Variant
 ) -> tuple[Difference | None, Difference | None]:
     """Ratio and difference to the baseline; None for the baseline, or with fewer than two common rounds."""
-    if configuration == BASELINE:
+    if variant == BASELINE:
         return None, None
-    return ratio(rounds, metric, configuration), difference(rounds, metric, configuration)
+    return ratio(rounds, metric, variant), difference(rounds, metric, variant)
 
 
 def _row(
     sink: str,
-    configuration: tuple[str, str],
+    variant: Variant,
     rounds: Rounds,
     columns: Sequence[Metric],
     configurations: Sequence[Configuration],
     numbers: Mapping[int, int],
 ) -> dict[str, Any]:
-    compared = [compared_to_baseline(rounds, metric, configuration) for metric in columns]
+    compared = [compared_to_baseline(rounds, metric, variant) for metric in columns]
     return {
-        "configuration": configurations.index((sink, *configuration)),
-        "falls_behind": int(falls_behind(rounds, configuration)),
-        "runs": [numbers[id(here[configuration])] for here in rounds.values() if configuration in here],
-        "absolute": [interval(absolute(rounds, metric, configuration)) for metric in columns],
+        "configuration": configurations.index((sink, *variant)),
+        "falls_behind": int(falls_behind(rounds, variant)),
+        "runs": [numbers[id(here[variant])] for here in rounds.values() if variant in here],
+        "absolute": [interval(absolute(rounds, metric, variant)) for metric in columns],
         "ratio": [interval(times, 1.0) for times, _ in compared],
         "difference": [interval(more, 0.0) for _, more in compared],
     }

@@ -11,13 +11,13 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from oncebench.report.comparisons.paired import Difference, Setting
+from oncebench.report.comparisons.paired import Difference, Setting, variants_in
 from oncebench.report.configuration import configuration_of, configurations_of
 from oncebench.report.measures.metrics import METRICS, figure
 from oncebench.report.outcome import broken_by, outcome_of
 from oncebench.report.schema import Report
 from oncebench.report.titles import title
-from oncebench.site.costs import absolute, compared_to_baseline, configurations_in, labels, settings_of
+from oncebench.site.costs import absolute, compared_to_baseline, labels, settings_of
 from oncebench.site.faults.matrix import codes_of, families_of, matrix_of, worst
 from oncebench.site.stored import Stored
 
@@ -75,12 +75,12 @@ def _costs(reports: Sequence[Report]) -> Iterator[Sequence[Any]]:
     settings = settings_of(reports)
     called = labels(setting for setting, _ in settings)
     for setting, rounds in settings:
-        for configuration in configurations_in(rounds):
+        for variant in variants_in(rounds):
             for metric in METRICS:
-                found = absolute(rounds, metric, configuration)
+                found = absolute(rounds, metric, variant)
                 if found is not None:
-                    times = None if metric.promised else compared_to_baseline(rounds, metric, configuration)[0]
-                    yield (setting.sink, *configuration, called[setting], metric.name, len(found.rounds),
+                    times = None if metric.promised else compared_to_baseline(rounds, metric, variant)[0]
+                    yield (setting.sink, *variant, called[setting], metric.name, len(found.rounds),
                            *_parts(found), *_parts(times))  # fmt: skip
 
 

@@ -12,11 +12,11 @@ from statistics import median_low
 from typing import Any
 
 from oncebench.audit.python.latency import CURVE
-from oncebench.report.comparisons.paired import Rounds
+from oncebench.report.comparisons.paired import Rounds, variants_in
 from oncebench.report.configuration import Configuration
 from oncebench.report.measures.metrics import BY_NAME, figure, independent_latencies
 from oncebench.report.schema import Report
-from oncebench.site.costs import configurations_in, settings_of
+from oncebench.site.costs import settings_of
 from oncebench.site.pack import short
 
 
@@ -46,14 +46,14 @@ def curve_of(report: Report) -> list[float | None] | None:
 def _curves(
     sink: str, rounds: Rounds, configurations: Sequence[Configuration], numbers: Mapping[int, int]
 ) -> Iterator[dict[str, Any]]:
-    for each in configurations_in(rounds):
-        able = [here[each] for here in rounds.values() if each in here and curve_of(here[each]) is not None]
+    for variant in variants_in(rounds):
+        able = [here[variant] for here in rounds.values() if variant in here and curve_of(here[variant]) is not None]
         if not able:
             continue
         middle = median_low([p99 for report in able if (p99 := report["latency_ms"]["p99"]) is not None])
         chosen = next(report for report in able if report["latency_ms"]["p99"] == middle)
         yield {
-            "configuration": configurations.index((sink, *each)),
+            "configuration": configurations.index((sink, *variant)),
             "run": numbers[id(chosen)],
             "of": len(able),
             "n": chosen["latency_ms"]["n"],

@@ -15,7 +15,7 @@ from oncebench.report.comparisons.paired import MACHINE, Setting, differing
 from oncebench.report.comparisons.sweep_selection import setting_text
 from oncebench.report.configuration import configuration_of, configurations_of
 from oncebench.report.measures.generators import processes_text
-from oncebench.report.measures.metrics import BY_NAME, field, figure
+from oncebench.report.measures.metrics import BY_NAME, THROUGHPUT, figure
 from oncebench.report.outcome import ORDER, broken_by, is_healthy, outcome_of
 from oncebench.report.schema import Report
 from oncebench.report.titles import title
@@ -30,7 +30,6 @@ from oncebench.site.stored import Stored
 FORM = 7
 # Metrics in the list of all runs.
 _OF_RUNS = ("p50_ms", "p99_ms", "cpu_s", "recovery_s")
-_PER_S = field("throughput", "events_per_s")
 
 
 def data_of(stored: Sequence[Stored], others: Sequence[Stored] = ()) -> dict[str, Any]:
@@ -97,14 +96,15 @@ def _runs(stored: Sequence[Stored], configurations: Sequence[Any], texts: Texts)
     differing_fields = differing({Setting.of(each.report) for each in stored if is_healthy(each.report)})
     for each in stored:
         report = each.report
-        has_speed = figure(report, BY_NAME["s_per_million"]) is not None
+        # Only a flat-out load measures the throughput. At a rate, events/s is that rate.
+        measures_throughput = figure(report, BY_NAME["s_per_million"]) is not None
         reasons = [*report["reasons"], *(["the run was interrupted"] if report.get("interrupted") else [])]
         rows.append((
             report.get("run", "-"), configurations.index(configuration_of(report)),
             texts.add(_test(report, differing_fields)),
             ORDER.index(outcome_of(report)), texts.add(" ".join(broken_by(report))), texts.add("; ".join(reasons)),
             report["seed"], report["rows"]["lost"], report["rows"]["duplicated"],
-            short(_PER_S(report)) if has_speed else None,
+            short(THROUGHPUT(report)) if measures_throughput else None,
             *(short(figure(report, BY_NAME[name])) for name in _OF_RUNS),
             files[each.file], each.line, texts.add(report["reproduce"]),
         ))  # fmt: skip

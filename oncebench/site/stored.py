@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oncebench.errors import UserError
-from oncebench.report.report import numbered
+from oncebench.report.report import reports_with_lines
 from oncebench.report.schema import Report
 from oncebench.report.tables.engines import is_of_series
 
@@ -37,7 +37,7 @@ def stored_in(folder: Path) -> list[Stored]:
         UserError: there is no report, a file is damaged, or a newer oncebench wrote it.
     """
     files = sorted((folder / RUNS).glob("*.jsonl"))
-    found = [Stored(report, file.name, line) for file in files for line, report in numbered(file)]
+    found = [Stored(report, file.name, line) for file in files for line, report in reports_with_lines(file)]
     if not found:
         raise UserError(
             f"{folder / RUNS} holds no report. Write some with `oncebench compare --publish`, or add a file of "
@@ -49,7 +49,7 @@ def stored_in(folder: Path) -> list[Stored]:
 def engines_in(folder: Path) -> list[Stored]:
     """The reports of series with several engines; often none."""
     files = sorted((folder / ENGINES).glob("*.jsonl"))
-    return [Stored(report, file.name, line) for file in files for line, report in numbered(file)]
+    return [Stored(report, file.name, line) for file in files for line, report in reports_with_lines(file)]
 
 
 def take_in(files: Iterable[Path], folder: Path) -> list[Path]:
@@ -71,7 +71,8 @@ def take_in(files: Iterable[Path], folder: Path) -> list[Path]:
             raise UserError(
                 f"{file} is no file of reports (.jsonl, a report on each line). Give a file of results/local/runs/"
             )
-        target = folder / (ENGINES if any(is_of_series(report) for _, report in numbered(file)) else RUNS) / file.name
+        of_engines = any(is_of_series(report) for _, report in reports_with_lines(file))
+        target = folder / (ENGINES if of_engines else RUNS) / file.name
         if wanted.setdefault(target, file) != file:
             raise UserError(f"{file} and {wanted[target]} have the same name. Rename one of them")
     for target, file in wanted.items():
@@ -96,7 +97,7 @@ def _refuse_repeated(wanted: Mapping[Path, Path], folder: Path) -> None:
     seen: dict[str, Path] = {}
     for target in dict.fromkeys([*_files(folder), *wanted]):
         file = wanted.get(target, target)
-        for run in {report["run"] for _, report in numbered(file) if report.get("run")}:
+        for run in {report["run"] for _, report in reports_with_lines(file) if report.get("run")}:
             if (other := seen.setdefault(run, file)) != file:
                 first, second = (file, other) if file in wanted.values() else (other, file)
                 what = f"{first} holds runs that are already in {second} and would count twice"

@@ -17,7 +17,7 @@ from oncebench.experiments.series import at_least_s, run_series
 from oncebench.experiments.workspace import Workspace
 from oncebench.measure import exit_code
 from oncebench.program import run_program
-from oncebench.report.report import numbered
+from oncebench.report.report import reports_with_lines
 from oncebench.report.results import default_work_dir, stamp
 from oncebench.report.schema import Report
 from oncebench.report.tables.engines import SERIES, by_place, is_of_series, is_of_spark, lines, markdown
@@ -54,7 +54,7 @@ def main(only: str, rounds: int, seed: int, files: tuple[Path, ...], work_dir: P
             exit_code=ExitCode.USAGE,
         )
     if files:
-        stored = [report for file in files for _, report in numbered(file) if is_of_series(report)]
+        stored = [report for file in files for _, report in reports_with_lines(file) if is_of_series(report)]
         if not any(row.has(report) for row in rows for report in stored):
             where = ", ".join(map(str, files))
             raise UserError(f"no report in {where} is of these rows and of this command. Give a file {SERIES}*.jsonl")
@@ -70,7 +70,7 @@ def main(only: str, rounds: int, seed: int, files: tuple[Path, ...], work_dir: P
         reports.extend(run_series(planned, results, workspace, failed))
     finally:
         if results.runs.exists():
-            text = _text(rows, [report for _, report in numbered(results.runs)])
+            text = _text(rows, [report for _, report in reports_with_lines(results.runs)])
             click.echo(text)
             click.echo(f"table   {results.write_text('.md', text)}", err=True)
     failed.repeat()

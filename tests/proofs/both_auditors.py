@@ -16,8 +16,8 @@ from oncebench.audit.sql.files import (
     batch_ranges,
     committed,
     drained,
-    numbered,
     placed,
+    with_row_numbers,
 )
 from oncebench.audit.sql.gaps import accepted_batches, accepted_offsets
 from oncebench.record import Record
@@ -28,7 +28,7 @@ def files_of(record: Record) -> Files:
         input=placed(record.input.table),
         final=placed(record.final.table),
         observed=placed(record.observed.table),
-        quarantine=numbered(record.quarantine.table),
+        quarantine=with_row_numbers(record.quarantine.table),
         log=placed(record.log.table),
         ledger=pa.table({name: getattr(record.ledger, name) for name in LEDGER}),
         final_whole=record.final.complete,

@@ -58,7 +58,7 @@ class Distribution:
         found = _values_at([percent / 100 for percent in CURVE], values_ms, unseen)
         return [None if value is None else round(value, 2) for value in found]
 
-    def to_json(self) -> dict[str, float | int | None]:
+    def as_json(self) -> dict[str, float | int | None]:
         """Returns the figures by name."""
         return asdict(self)
 

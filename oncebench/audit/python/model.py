@@ -161,7 +161,7 @@ def expected_output(table: pa.Table, release: Callable[[], None] = keep, evidenc
     position, read = read_in_order(table, release)
     valid, moved = _in_reading_order(position, read, evidence.batch_ends)
     columns = read if len(valid) == len(position) and not moved.any() else take(read, valid)
-    events, keys = numbered(position[valid], columns)
+    events, keys = events_and_keys(position[valid], columns)
     first = _first_events(events)
     divided = divide(
         (events.key, events.seq, columns.number, events.position),
@@ -246,7 +246,7 @@ def take(read: Columns, rows: Ints) -> Columns:
     )
 
 
-def numbered(position: Ints, columns: Columns) -> tuple[Events, list[str]]:
+def events_and_keys(position: Ints, columns: Columns) -> tuple[Events, list[str]]:
     """Returns valid events, and their keys by first appearance."""
     appearing = by_appearance(columns.key, len(columns.keys))
     number = np.full(len(columns.keys), -1, dtype=np.int32)

@@ -151,7 +151,7 @@ def read_files(folder: Path) -> Files:
         input=placed(_stream(folder / "input.arrow", mappings, _INPUT)),
         final=placed(_stream(folder / "final.arrow", mappings, _RECORD)),
         observed=placed(pa.concat_tables([_stream(path, mappings, _OBSERVED) for path in observed])),
-        quarantine=numbered(_stream(folder / "quarantine.arrow", mappings, _QUARANTINE)),
+        quarantine=with_row_numbers(_stream(folder / "quarantine.arrow", mappings, _QUARANTINE)),
         log=placed(_stream(folder / "log.arrow", mappings, _LOG)),
         ledger=pa.concat_tables([_ledger(path, mappings) for path in ledgers]),
         final_whole=_is_closed(folder / "final.arrow"),
@@ -178,10 +178,10 @@ def placed(table: pa.Table) -> pa.Table:
     if ((partition < 0) | (partition >= PARTITIONS) | (offset < 0) | (offset >= OFFSETS)).any():
         raise ValueError("a row has an impossible partition or offset")
     pos = pa.array(partition * OFFSETS + offset)
-    return numbered(table.append_column("pos", pos))
+    return with_row_numbers(table.append_column("pos", pos))
 
 
-def numbered(table: pa.Table) -> pa.Table:
+def with_row_numbers(table: pa.Table) -> pa.Table:
     """Returns the table with `at`."""
     return table.append_column("at", pa.array(np.arange(table.num_rows, dtype=np.int32)))
 

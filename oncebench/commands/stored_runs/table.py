@@ -8,10 +8,11 @@ import click
 
 from oncebench.commands.shared.options import existing_path
 from oncebench.errors import ExitCode, UserError
-from oncebench.report.comparisons import comparison, repeatability
+from oncebench.report.comparisons import repeatability
 from oncebench.report.report import read_reports
 from oncebench.report.results import LOCAL, PUBLISHED
 from oncebench.report.schema import Report
+from oncebench.report.tables import comparison
 from oncebench.report.tables import table as tables
 from oncebench.site.stored import take_in
 from oncebench.site.write import publish

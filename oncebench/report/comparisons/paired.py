@@ -25,6 +25,7 @@ from oncebench.report.measures.metrics import BY_NAME, Metric, field, figure, fl
 from oncebench.report.outcome import is_healthy
 from oncebench.report.schema import Report
 from oncebench.scenario.cell import Cell
+from oncebench.scenario.order import order_of
 
 # An interval misses the true median in one of this many samples at most: it is a 95 % interval.
 MISSES = 20
@@ -69,7 +70,7 @@ class Difference:
         """Whether there are enough rounds for a meaningful interval from `low` to `high`."""
         return len(self.rounds) >= FEWEST_ROUNDS
 
-    def shows(self, none: float = 0.0) -> bool:
+    def shows(self, none: float) -> bool:
         """Whether there is an interval, and it excludes `none`, the value of no difference."""
         return self.has_interval and not self.low <= none <= self.high
 
@@ -279,9 +280,21 @@ def ratio(rounds: Rounds, metric: Metric, variant: Variant) -> Difference | None
     return median_interval([mine / other for mine, other in found]) if comparable else None
 
 
-def variants_in(rounds: Rounds) -> set[Variant]:
-    """Every variant that ran in any of these rounds."""
-    return {variant for runs in rounds.values() for variant in runs}
+def variants_in(rounds: Rounds) -> list[Variant]:
+    """Every variant that ran in any of these rounds, in the order of tables."""
+    return sorted({variant for runs in rounds.values() for variant in runs}, key=lambda variant: order_of(*variant))
+
+
+def runs_in(found: Mapping[Setting, Rounds]) -> Iterator[Report]:
+    """Every run in these settings."""
+    for rounds in found.values():
+        for runs in rounds.values():
+            yield from runs.values()
+
+
+def measured(found: Mapping[Setting, Rounds], metrics: Iterable[Metric]) -> list[Metric]:
+    """The metrics for which any run in these settings has a figure."""
+    return [metric for metric in metrics if any(figure(report, metric) is not None for report in runs_in(found))]
 
 
 def most_rounds(reports: Sequence[Report]) -> tuple[int, int]:
@@ -349,8 +362,9 @@ def rounds_text(found: Difference) -> str:
 
 
 def _compared(rounds: Rounds) -> list[Variant]:
-    """The variants that ran in a round together with the baseline."""
-    return sorted(variants_in({key: runs for key, runs in rounds.items() if BASELINE in runs}) - {BASELINE})
+    """The variants that ran in a round together with the baseline, by name."""
+    together = {key: runs for key, runs in rounds.items() if BASELINE in runs}
+    return sorted(variant for variant in variants_in(together) if variant != BASELINE)
 
 
 def _versus_baseline(variant: Variant) -> str:

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from oncebench.audit.verdict import Verdict
 from oncebench.delivery.failpoints import POINTS
 from oncebench.report.configuration import Configuration, configuration_of, place_of
+from oncebench.report.grid import grid
 from oncebench.report.schema import Report
-from oncebench.report.tables.grid import grid
 from oncebench.scenario.matrix.families import RANDOM_KILL
 
 START = "start"

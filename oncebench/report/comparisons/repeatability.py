@@ -33,6 +33,7 @@ from oncebench.report.comparisons.paired import (
     Rounds,
     Setting,
     differing,
+    measured,
     median_interval,
     ratio,
     settings,
@@ -40,11 +41,9 @@ from oncebench.report.comparisons.paired import (
 )
 from oncebench.report.comparisons.sweep_selection import in_order, setting_text
 from oncebench.report.configuration import Variant
-from oncebench.report.measures.metrics import Metric, figure
+from oncebench.report.grid import grid
+from oncebench.report.measures.metrics import COSTS, Metric, figure
 from oncebench.report.schema import Report
-from oncebench.report.tables.cost_table import COLUMNS, measured
-from oncebench.report.tables.grid import grid
-from oncebench.scenario.order import order_of
 
 # The usual level of significance; the intervals have the same.
 SIGNIFICANCE = 0.05
@@ -133,12 +132,12 @@ def noise_floor(rounds: Rounds, metric: Metric, variant: Variant) -> Difference 
 
 
 def repeated_ratios(
-    first: Iterable[Report], second: Iterable[Report], columns: Sequence[Metric] = COLUMNS
+    first: Iterable[Report], second: Iterable[Report], columns: Sequence[Metric] = COSTS
 ) -> Iterator[RepeatedRatio]:
     """Every ratio that has FEWEST_ROUNDS rounds in both series."""
     of_second = settings(second)
     for setting, rounds in settings(first).items():
-        for variant in _variants(rounds):
+        for variant in variants_in(rounds):
             for metric in columns:
                 mine, other = ratio(rounds, metric, variant), ratio(of_second.get(setting, {}), metric, variant)
                 if variant == BASELINE or mine is None or other is None:
@@ -147,7 +146,7 @@ def repeated_ratios(
                     yield RepeatedRatio(setting, variant, metric, mine, other)
 
 
-def noise_markdown(reports: Iterable[Report], columns: Sequence[Metric] = COLUMNS) -> str:
+def noise_markdown(reports: Iterable[Report], columns: Sequence[Metric] = COSTS) -> str:
     """The noise floor of every cell as a Markdown table; empty if no cell has enough rounds."""
     table: list[tuple[str, ...]] = []
     found = settings(reports)
@@ -155,7 +154,7 @@ def noise_markdown(reports: Iterable[Report], columns: Sequence[Metric] = COLUMN
     columns = measured(found, columns)
     for setting in in_order(found):
         rounds = found[setting]
-        for variant in _variants(rounds):
+        for variant in variants_in(rounds):
             floors = [noise_floor(rounds, metric, variant) for metric in columns]
             if any(floors):
                 cells = ("-" if floor is None else f"{floor.low:.2f} to {floor.high:.2f}" for floor in floors)
@@ -213,7 +212,3 @@ def _setting_column(setting: Setting, fields: Sequence[str]) -> list[str]:
 
 def _headings(fields: Sequence[str]) -> tuple[str, ...]:
     return "sink", "guarantee", "variant", *(["setting"] if fields else [])
-
-
-def _variants(rounds: Rounds) -> list[Variant]:
-    return sorted(variants_in(rounds), key=lambda variant: order_of(*variant))

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from oncebench.report.comparisons.paired import Setting, differing, fields_text
 from oncebench.report.configuration import Variant, variant_of
+from oncebench.report.grid import grid
 from oncebench.report.measures.metrics import flat_out, generator_late, why_no_speed
 from oncebench.report.outcome import is_healthy
 from oncebench.report.schema import Report
-from oncebench.report.tables.grid import grid
 from oncebench.scenario.order import order_of
 
 # Theodolite's threshold: the lag may grow by this share of the load. The lag rises and falls by a batch with every

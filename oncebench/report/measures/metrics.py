@@ -15,7 +15,7 @@ from oncebench.audit.clock import why_no_times
 from oncebench.audit.python.model import ROWS
 from oncebench.audit.verdict import Verdict
 from oncebench.observe.resources import WATCHING
-from oncebench.report.configuration import setting_of
+from oncebench.report.configuration import run_kind_of
 from oncebench.report.measures.bottleneck import LATE_MS
 from oncebench.report.measures.generators import latest
 from oncebench.report.schema import Report
@@ -69,6 +69,10 @@ def field(*path: str, scale: float = 1.0) -> Getter:
     return find
 
 
+# Input events per second. At a rate that the pipeline keeps up with, this is the rate.
+THROUGHPUT = field("throughput", "events_per_s")
+
+
 def has_batches(report: Report) -> bool:
     """Whether the engine works in batches. Otherwise a report has no figure about one."""
     return report["batches"].get("n", 0) is not None
@@ -94,7 +98,7 @@ def independent_latencies(report: Report) -> float | None:
     workloads each row has a time of its own.
     """
     n = report.get("latency_ms", {}).get("n")
-    return None if n is None else n / (ROWS if setting_of(report).workload == SESSIONS else 1)
+    return None if n is None else n / (ROWS if run_kind_of(report).workload == SESSIONS else 1)
 
 
 def too_few_latencies(report: Report, quantile: Quantile) -> bool:
@@ -122,7 +126,7 @@ def _seconds_per_million(report: Report) -> float | None:
     """
     if not flat_out(report):
         return None
-    per_s = field("throughput", "events_per_s")(report)
+    per_s = THROUGHPUT(report)
     return 1e6 / per_s if per_s else None
 
 
@@ -230,6 +234,8 @@ METRICS = (
            _recovery_s, 1),
 )  # fmt: skip
 BY_NAME = {metric.name: metric for metric in METRICS}
+# The metrics in which a guarantee has a cost while nothing fails.
+COSTS = tuple(metric for metric in METRICS if not metric.promised and metric.about != RECOVERY)
 
 
 def figure(report: Report, metric: Metric) -> float | None:

@@ -10,15 +10,13 @@ from oncebench.record import Record
 from oncebench.report.measures.timeline import events_after
 from oncebench.scenario.cell import Cell
 
-EVENTS_PER_ROW = 5
-
 
 def throughput(
     seen_us: npt.NDArray[np.int64],
     record: Record,
     cell: Cell,
-    measured_from_us: int = 0,
-    events: int | None = None,
+    measured_from_us: int,
+    events: int,
 ) -> dict[str, float | None]:
     """Events and sessions per second, up to the last new row.
 
@@ -28,7 +26,7 @@ def throughput(
     Args:
         seen_us: when each row was first seen, epoch µs.
         measured_from_us: when the measurement began, epoch µs; 0 in older runs.
-        events: of these rows; None: EVENTS_PER_ROW each.
+        events: the input events of these rows.
     """
     # An attempt that only loaded open sessions into the state ran before the load.
     running = [line["t_us"] for line in record.progress.items
@@ -36,7 +34,6 @@ def throughput(
     start_us = (running[0] if running else None) if cell.rate == "max" else record.plan.started_us
     if len(seen_us) == 0 or start_us is None or int(np.max(seen_us)) <= max(start_us, measured_from_us):
         return {"events_per_s": None, "sessions_per_s": None}
-    events = len(seen_us) * EVENTS_PER_ROW if events is None else events
     if cell.rate == "max" and measured_from_us > start_us:
         start_us, events = measured_from_us, events_after(record, measured_from_us)
     per_s = events / ((int(np.max(seen_us)) - start_us) / 1e6)

@@ -14,7 +14,7 @@ from oncebench.report.measures.recovery import Recovery
 
 def without_times(report: dict[str, Any]) -> dict[str, Any]:
     """Returns the report with null for latencies, throughput, recoveries and prices, and with an empty timeline."""
-    nothing = Distribution().to_json()
+    nothing = Distribution().as_json()
     return {
         **report,
         "throughput": dict.fromkeys(report["throughput"]),

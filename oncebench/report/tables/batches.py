@@ -11,7 +11,7 @@ from oncebench.audit.python.latency import Distribution
 from oncebench.delivery.contract import AT_LEAST_ONCE
 from oncebench.report.comparisons.paired import Difference, median_interval
 from oncebench.report.configuration import place_of
-from oncebench.report.tables.grid import grid
+from oncebench.report.grid import grid
 
 HEADINGS = ("sink", "guarantee", "variant", "ms p50", "p95", "versus at-least-once, ms", "rows/s", "of native's")
 

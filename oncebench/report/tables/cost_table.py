@@ -9,7 +9,7 @@ latencies include the backlog. There is no overall winner: sinks are not compare
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
 
@@ -21,23 +21,22 @@ from oncebench.report.comparisons.paired import (
     Rounds,
     Setting,
     differing,
+    measured,
     ratio,
     rounds_text,
+    runs_in,
     settings,
     variants_in,
 )
 from oncebench.report.comparisons.sweep_selection import in_order
 from oncebench.report.configuration import Variant
-from oncebench.report.measures.metrics import METRICS, Metric, figure
+from oncebench.report.grid import grid
+from oncebench.report.measures.metrics import COSTS, Metric, figure
 from oncebench.report.schema import Report
-from oncebench.report.tables.grid import grid
 from oncebench.report.tables.notes import FELL_BEHIND, fell_behind, notes
-from oncebench.scenario.order import order_of
-
-COLUMNS = tuple(metric for metric in METRICS if not metric.promised and metric.name != "recovery_s")
 
 
-def markdown(reports: Iterable[Report], columns: Sequence[Metric] = COLUMNS) -> str:
+def markdown(reports: Iterable[Report], columns: Sequence[Metric] = COSTS) -> str:
     """A Markdown table of all healthy runs, a row per configuration and setting.
 
     Empty without healthy runs.
@@ -53,29 +52,18 @@ def markdown(reports: Iterable[Report], columns: Sequence[Metric] = COLUMNS) -> 
     ]
     for setting in in_order(found):
         rounds = found[setting]
-        for variant in sorted(variants_in(rounds), key=lambda variant: order_of(*variant)):
+        for variant in variants_in(rounds):
             run = sum(variant in runs for runs in rounds.values())
             figures = (_cell(rounds, metric, variant, run) for metric in columns)
             late = f", {FELL_BEHIND}" if falls_behind(rounds, variant) else ""
             table.append((setting.sink, *variant, *map(str, _values(setting, fields)), f"{run}{late}", *figures))
     behind = any(falls_behind(rounds, variant) for rounds in found.values() for variant in variants_in(rounds))
-    return grid(table) + notes(list(_runs(found)), headings, behind)
+    return grid(table) + notes(list(runs_in(found)), headings, behind)
 
 
 def falls_behind(rounds: Rounds, variant: Variant) -> bool:
     """Whether a variant fell behind its load in most of its rounds."""
     return fell_behind(runs[variant] for runs in rounds.values() if variant in runs)
-
-
-def measured(found: Mapping[Setting, Rounds], columns: Sequence[Metric]) -> list[Metric]:
-    """The metrics for which any run has a figure."""
-    return [metric for metric in columns if any(figure(each, metric) is not None for each in _runs(found))]
-
-
-def _runs(found: Mapping[Setting, Rounds]) -> Iterator[Report]:
-    for rounds in found.values():
-        for runs in rounds.values():
-            yield from runs.values()
 
 
 def _values(setting: Setting, names: Sequence[str]) -> list[Any]:

@@ -20,10 +20,10 @@ from oncebench.delivery.contract import EXACTLY_ONCE
 from oncebench.lab.engine import SPARK
 from oncebench.report.comparisons.paired import SAME_RULES_OTHER_ENGINES
 from oncebench.report.configuration import engine_name
-from oncebench.report.measures.metrics import Getter, field, has_speed, latency
+from oncebench.report.grid import grid
+from oncebench.report.measures.metrics import THROUGHPUT, Getter, field, has_speed, latency
 from oncebench.report.outcome import broken_by
 from oncebench.report.schema import Report
-from oncebench.report.tables.grid import grid
 from oncebench.report.tables.notes import FELL_BEHIND, fell_behind, notes
 
 FLAT_OUT, STEADY, KILLED = "flat out", "steady", "killed"
@@ -39,7 +39,6 @@ _SHIPPED_VARIANT = "native"
 _NOTED = ("p50 ms", "p99 ms")
 # The first figures of a line are medians, each with its range if there are several runs.
 _SPREADS, _TO = 5, " to "
-_EVENTS_PER_S: Getter = field("throughput", "events_per_s")
 # Processor time per event of engine and broker: seconds per million are microseconds per one.
 _CPU_US: Getter = field("cpu_s_per_million_events")
 
@@ -188,7 +187,7 @@ def _figures(reports: Sequence[Report]) -> tuple[str, ...]:
     killed = [each for each in reports if load_of(each) == KILLED]
     kills = sum(fault["hit"] for each in killed for fault in each["faults"])
     return (
-        _spread(map(_EVENTS_PER_S, fast), "{:,.0f}"),
+        _spread(map(THROUGHPUT, fast), "{:,.0f}"),
         _spread(map(_cpu_us_flat_out, fast), "{:.1f}", " µs"),
         _spread(map(latency("p50"), steady), "{:,.0f}", " ms"),
         _spread(map(latency("p99"), steady), "{:,.0f}", " ms"),

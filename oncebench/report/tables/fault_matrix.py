@@ -26,10 +26,10 @@ from xml.etree import ElementTree
 from oncebench.audit.verdict import Verdict
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE
 from oncebench.delivery.failpoints import KILL, parse_fault
-from oncebench.report.configuration import USUAL, Configuration, Setting, configuration_of, place_of, setting_of
+from oncebench.report.configuration import USUAL, Configuration, RunKind, configuration_of, place_of, run_kind_of
+from oncebench.report.grid import grid
 from oncebench.report.outcome import LIMIT, ORDER, broken_by, fault_outcome
 from oncebench.report.schema import Fault, Report
-from oncebench.report.tables.grid import grid
 from oncebench.report.tables.table import counts_text, duplicated_by, lost_by
 from oncebench.scenario.matrix.cells import can_be_done
 from oncebench.scenario.matrix.families import RANDOM, RANDOM_KILL, named, paired
@@ -53,7 +53,7 @@ class MatrixCell:
     duplicated: int
     seed: int
     reproduce: str
-    setting: Setting = USUAL
+    kind: RunKind = USUAL
 
     @property
     def text(self) -> str:
@@ -67,21 +67,21 @@ class MatrixCell:
 
 def cells_of(reports: Iterable[Report]) -> list[MatrixCell]:
     """Every cell of the matrix in these reports, in the order of lists and tables."""
-    return [cell for _, cell in numbered(reports)]
+    return [cell for _, cell in cells_with_reports(reports)]
 
 
-def numbered(reports: Iterable[Report]) -> list[tuple[int, MatrixCell]]:
+def cells_with_reports(reports: Iterable[Report]) -> list[tuple[int, MatrixCell]]:
     """Every cell of the matrix, each with the number of its report."""
     found = [
-        (number, replace(cell, setting=setting_of(report)))
+        (number, replace(cell, kind=run_kind_of(report)))
         for number, report in enumerate(reports)
         for cell in _of_run(report)
     ]
     tight = {
-        (cell.row, cell.setting) for _, cell in found if cell.row[1] not in TIGHT or getattr(cell, TIGHT[cell.row[1]])
+        (cell.row, cell.kind) for _, cell in found if cell.row[1] not in TIGHT or getattr(cell, TIGHT[cell.row[1]])
     }
     judged = [
-        (number, cell if (cell.row, cell.setting) in tight or cell.outcome != Verdict.KEPT else _tested_nothing(cell))
+        (number, cell if (cell.row, cell.kind) in tight or cell.outcome != Verdict.KEPT else _tested_nothing(cell))
         for number, cell in found
     ]
     return sorted(judged, key=lambda each: place_of(each[1].row))
@@ -91,7 +91,7 @@ def markdown(cells: Sequence[MatrixCell], family: str) -> str:
     """A Markdown table: a row per configuration, a column per fault of a family that was run.
 
     Args:
-        cells: of one setting.
+        cells: of runs of one kind.
         family: the family.
     """
     columns = [fault for fault in columns_of(family) if any(cell.fault == fault for cell in cells)]
@@ -101,7 +101,7 @@ def markdown(cells: Sequence[MatrixCell], family: str) -> str:
     for row in dict.fromkeys(cell.row for cell in cells):
         of_row = {fault: [cell for cell in cells if (cell.row, cell.fault) == (row, fault)] for fault in columns}
         if any(of_row.values()):
-            workload = cells[0].setting.workload
+            workload = cells[0].kind.workload
             lines.append((*row, *(_worst(found) or _empty(fault, row, workload) for fault, found in of_row.items())))
     return grid(lines)
 
@@ -114,7 +114,7 @@ def junit(cells: Sequence[MatrixCell]) -> str:
     suite = ElementTree.Element("testsuite", name="oncebench faults", tests=str(len(cells)), failures=str(failures),
                         skipped=str(skipped))  # fmt: skip
     for cell in cells:
-        name = f"{cell.fault} seed {cell.seed}{cell.setting.text}"
+        name = f"{cell.fault} seed {cell.seed}{cell.kind.text}"
         case = ElementTree.SubElement(suite, "testcase", classname=".".join(cell.row), name=name)
         if cell.outcome == Verdict.BROKEN:
             ElementTree.SubElement(case, "failure", message=cell.details)

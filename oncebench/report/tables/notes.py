@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from oncebench.report.comparisons.sustained import backlog_in_latency
-from oncebench.report.configuration import setting_of
+from oncebench.report.configuration import run_kind_of
 from oncebench.report.measures.generators import process_lines
 from oncebench.report.measures.metrics import Quantile, flat_out, has_speed, latencies_needed, too_few_latencies
 from oncebench.report.replication import replication_lines
@@ -73,7 +73,7 @@ def _missing(reports: Sequence[Report], headings: Iterable[str]) -> Iterator[str
     for heading, quantile in QUANTILES.items():
         few = [report for report in measured if too_few_latencies(report, quantile)]
         if heading in headings and few:
-            units = " or ".join(dict.fromkeys(_UNITS[setting_of(report).workload] for report in few))
+            units = " or ".join(dict.fromkeys(_UNITS[run_kind_of(report).workload] for report in few))
             yield (
                 f"{heading.removesuffix(' ms')} is missing for {len(few)} run{'' if len(few) == 1 else 's'}: it needs "
                 f"{latencies_needed(quantile):,} {units} after the warm-up (give a longer --duration)."

@@ -19,10 +19,10 @@ from oncebench.audit.python.latency import Distribution
 from oncebench.audit.verdict import Verdict
 from oncebench.report.comparisons.paired import machine_of
 from oncebench.report.configuration import Configuration, configuration_of, place_of
+from oncebench.report.grid import grid
 from oncebench.report.measures.metrics import has_speed
 from oncebench.report.measures.recovery import Recovery, merged
 from oncebench.report.schema import Fault, Report
-from oncebench.report.tables.grid import grid
 from oncebench.scenario.matrix.families import RANDOM, RANDOM_KILL, named, paired
 from oncebench.scenario.matrix.families import columns as columns_of
 

@@ -22,12 +22,12 @@ from typing import Any
 from oncebench.audit.verdict import Verdict
 from oncebench.report.comparisons.paired import Setting, differing
 from oncebench.report.comparisons.sweep_selection import setting_text
-from oncebench.report.configuration import configuration_of, place_of, setting_of
-from oncebench.report.measures.metrics import BY_NAME, field, has_speed, latency
+from oncebench.report.configuration import configuration_of, place_of, run_kind_of
+from oncebench.report.grid import grid
+from oncebench.report.measures.metrics import BY_NAME, THROUGHPUT, field, has_speed, latency
 from oncebench.report.outcome import LIMIT, ORDER, broken_by, is_healthy, only_tried, outcome_of
 from oncebench.report.replication import replicas_text
 from oncebench.report.schema import Fault, Report
-from oncebench.report.tables.grid import grid
 from oncebench.report.tables.notes import (
     FELL_BEHIND,
     OUTAGE_MARK,
@@ -51,7 +51,7 @@ class Column:
 COLUMNS = (
     Column("lost", field("rows", "lost"), "{:,.0f}", speed=False),
     Column("duplicated", field("rows", "duplicated"), "{:,.0f}", speed=False),
-    Column("events/s", field("throughput", "events_per_s"), "{:,.0f}"),
+    Column("events/s", THROUGHPUT, "{:,.0f}"),
     Column("p50 ms", latency("p50"), "{:,.0f}"),
     Column("p95 ms", latency("p95"), "{:,.0f}"),
     Column("p99 ms", latency("p99"), "{:,.0f}"),
@@ -106,7 +106,7 @@ def fault_markdown(reports: Sequence[Report]) -> str:
         for fault in report["faults"]:
             point = fault["point"] or "none"
             points += [] if point in points else [point]
-            key = configuration_of(report), setting_of(report).text
+            key = configuration_of(report), run_kind_of(report).text
             found.setdefault(key, {}).setdefault(point, []).append(fault)
     table = [("sink", "guarantee", "variant", *points)]
     table += [

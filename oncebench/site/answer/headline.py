@@ -22,9 +22,9 @@ from typing import Any
 from loadgen.session import EVENTS_PER_SESSION
 from oncebench.audit.verdict import Verdict
 from oncebench.delivery.contract import EXACTLY_ONCE, GUARANTEES
-from oncebench.report.comparisons.paired import BASELINE, MACHINE, SCHEMA, Difference, Rounds, Setting
+from oncebench.report.comparisons.paired import BASELINE, MACHINE, SCHEMA, Difference, Rounds, Setting, variants_in
 from oncebench.report.comparisons.sweep_selection import full_of
-from oncebench.report.configuration import Configuration, configuration_of
+from oncebench.report.configuration import Configuration, Variant, configuration_of
 from oncebench.report.measures.metrics import BY_NAME, figure
 from oncebench.report.schema import Report
 from oncebench.scenario.matrix.cells import can_be_done
@@ -181,15 +181,13 @@ def _usual(reports: Sequence[Report], on_purpose: Mapping[Configuration, str]) -
 
 
 def _prices(rounds: Rounds) -> set[str]:
-    """The prices for which some exactly-once configuration has a ratio."""
-    configurations = {each for here in rounds.values() for each in here if each[0] == EXACTLY_ONCE}
-    return {
-        name for name in PRICES for each in configurations if compared_to_baseline(rounds, BY_NAME[name], each)[0]
-    }  # fmt: skip
+    """The prices for which some variant of exactly-once has a ratio."""
+    exact = [variant for variant in variants_in(rounds) if variant[0] == EXACTLY_ONCE]
+    return {name for name in PRICES for variant in exact if compared_to_baseline(rounds, BY_NAME[name], variant)[0]}
 
 
 def _costs(
-    found: Mapping[Setting, Rounds], setting: Setting | None, variant: tuple[str, str], names: Sequence[str]
+    found: Mapping[Setting, Rounds], setting: Setting | None, variant: Variant, names: Sequence[str]
 ) -> Iterator[tuple[str, Cost]]:
     if setting is None:
         return
@@ -206,9 +204,7 @@ def _full_load(found: Mapping[Setting, Rounds], full: Setting) -> str:
     return ", ".join(filter(None, (label(full), f"machine {letter}" if letter else full.config.get(MACHINE))))
 
 
-def _elsewhere(
-    found: Mapping[Setting, Rounds], full: Setting | None, variant: tuple[str, str]
-) -> dict[str, Difference]:
+def _elsewhere(found: Mapping[Setting, Rounds], full: Setting | None, variant: Variant) -> dict[str, Difference]:
     """The p99 ratios on other machines, at the load of the full comparison, that are clear where its ratio is not.
 
     Also the reverse. The number of sessions may differ: it only sets how long a run takes.
@@ -255,7 +251,7 @@ def _kills(matrix: Matrix, configuration: Configuration) -> Kills | None:
 
 
 def _runs(
-    found: Mapping[Setting, Rounds], settings: Sequence[Setting | None], variants: Sequence[tuple[str, str]]
+    found: Mapping[Setting, Rounds], settings: Sequence[Setting | None], variants: Sequence[Variant]
 ) -> list[Report]:
     rounds = [here for setting in settings if setting for here in found[setting].values()]
     return [here[variant] for here in rounds for variant in variants if variant in here]

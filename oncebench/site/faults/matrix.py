@@ -3,7 +3,7 @@
 Promise: `none` is a column too: runs without a fault. A cell is the worst of its runs. It adds up the rows that all of
 them lost and duplicated, and names its runs. Its command is that of the worst run, with the cell's own fault alone.
 Interrupted runs are left out, because they were not tested to the end. Probes of a rate are left out too, unless they
-broke the promise. Runs with another setting (`Setting`) are left out as well. A fault that is in no family of
+broke the promise. Runs of another kind (`RunKind`) are left out as well. A fault that is in no family of
 `oncebench.scenario.matrix.families` is in the family `other`. The data also lists which faults cannot be done to a row.
 """
 
@@ -15,10 +15,10 @@ from typing import Any
 
 from oncebench.audit.verdict import Verdict
 from oncebench.delivery.failpoints import parse_fault
-from oncebench.report.configuration import USUAL, Configuration, configuration_of, setting_of
+from oncebench.report.configuration import USUAL, Configuration, configuration_of, run_kind_of
 from oncebench.report.outcome import LIMIT, ORDER, broken_by, is_healthy, only_tried
 from oncebench.report.schema import Report
-from oncebench.report.tables.fault_matrix import MatrixCell, numbered
+from oncebench.report.tables.fault_matrix import MatrixCell, cells_with_reports
 from oncebench.scenario.matrix.cells import can_be_done
 from oncebench.scenario.matrix.families import FAMILIES
 from oncebench.scenario.matrix.families import columns as columns_of
@@ -58,9 +58,9 @@ def matrix_of(reports: Sequence[Report]) -> Matrix:
     """Every cell with its entries, in the order of rows and columns."""
     used = [
         number for number, report in enumerate(reports)
-        if not (report.get("interrupted") or only_tried(report)) and setting_of(report) == USUAL
+        if not (report.get("interrupted") or only_tried(report)) and run_kind_of(report) == USUAL
     ]  # fmt: skip
-    faulted = [Entry(used[at], cell) for at, cell in numbered([reports[number] for number in used])]
+    faulted = [Entry(used[at], cell) for at, cell in cells_with_reports([reports[number] for number in used])]
     found: dict[Place, list[Entry]] = {}
     for entry in [*_healthy(reports, used), *faulted]:
         family = HEALTHY if entry.cell.fault == NO_FAULT else _HOME.get(entry.cell.fault, OTHER)

@@ -1,9 +1,8 @@
 """Recovery and random kills as data: the rows of the tables in `report`, each with its runs.
 
 Promise: every count comes from `recovery_table` and `random_kills`. A mark that no fault has is left out.
-Runs with another setting (`Setting`) are left out too. `rows` and the rows
-of `overall` are lists of rows for each of `machines`. A row of random kills has what the text explains first, and then
-the failpoints.
+Runs of another kind (`RunKind`) are left out too. `rows` and the rows of `overall` are lists of rows for each of
+`machines`. A row of random kills has what the text explains first, and then the failpoints.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from oncebench.report.comparisons import random_kills
-from oncebench.report.configuration import USUAL, Configuration, configuration_of, setting_of
+from oncebench.report.configuration import USUAL, Configuration, configuration_of, run_kind_of
 from oncebench.report.schema import Report
 from oncebench.report.tables import recovery_table
 from oncebench.scenario.matrix.families import FAMILIES
@@ -29,7 +28,7 @@ def as_json(reports: Sequence[Report], configurations: Sequence[Configuration]) 
     """Recovery by machine, configuration, family and fault, over all faults, and random kills by point."""
     used = [
         (number, report) for number, report in enumerate(reports)
-        if not report.get("interrupted") and setting_of(report) == USUAL
+        if not report.get("interrupted") and run_kind_of(report) == USUAL
     ]  # fmt: skip
     complete = [report for _, report in used]
     overall = recovery_table.overall_tables(complete)

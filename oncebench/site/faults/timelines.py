@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil
 from typing import Any
 
-from oncebench.report.configuration import Configuration, configuration_of, setting_of
-from oncebench.report.measures.throughput import EVENTS_PER_ROW
+from oncebench.audit.python.model import EVENTS_PER_ROW
+from oncebench.report.configuration import Configuration, configuration_of, run_kind_of
 from oncebench.report.outcome import ORDER, is_healthy
 from oncebench.report.schema import Report
 from oncebench.report.titles import title
@@ -61,7 +61,7 @@ def _chosen(reports: Sequence[Report]) -> list[int]:
             continue
         key = (
             *configuration_of(report),
-            *setting_of(report),
+            *run_kind_of(report),
             *cell["faults"],
             cell["random_kills"],
             cell.get("open_sessions", 0),
@@ -100,7 +100,7 @@ def _timeline(
 
 def _events(rows: int | None, report: Report) -> int | None:
     """The events that were needed for these rows; None: each window has another number of events."""
-    each = _EVENTS_PER_ROW.get(setting_of(report).workload)
+    each = _EVENTS_PER_ROW.get(run_kind_of(report).workload)
     return None if rows is None or each is None else rows * each
 
 

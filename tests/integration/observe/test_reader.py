@@ -20,6 +20,7 @@ from oncebench.record.streams import read_stream
 from oncebench.servers.kafka.broker import KafkaBroker
 from oncebench.sinks.kafka.reader import SETTLE_PAUSE_S, KafkaReader
 from oncebench.sinks.reader import End, ReadReport, Rows
+from tests.reading import SETTLE_S
 
 pytestmark = pytest.mark.integration
 
@@ -149,7 +150,7 @@ def test_a_log_without_its_beginning_is_incomplete(kafka: KafkaBroker, tmp_path:
     for answer in admin.delete_records(gone).values():
         answer.result(LIMIT_S)
     with closing(KafkaReader(kafka.bootstrap_servers, topic)) as reader:
-        report = save_topic(reader, tmp_path / "final.arrow")
+        report = save_topic(reader, tmp_path / "final.arrow", settle_s=SETTLE_S)
     assert not report.complete
     assert "partition 0 begins at 4, partition 1 begins at 4" in report.note
     stream = read_stream(tmp_path / "final.arrow", FINAL)
@@ -165,7 +166,7 @@ def test_a_broker_that_dies_makes_the_read_incomplete(kafka_own: KafkaBroker, tm
         # The client may have fetched all ten records before the kill, so the end is an eleventh that never comes.
         ends = {0: End(low=0, lso=11, hw=11)}
         reader._settled = lambda limit_s: (ends, 0.0)  # type: ignore[method-assign]
-        report = save_topic(reader, tmp_path / "final.arrow", idle_s=1.0)
+        report = save_topic(reader, tmp_path / "final.arrow", settle_s=SETTLE_S, idle_s=1.0)
     assert not report.complete
     assert "nothing came for 1 s, partition 0 read up to" in report.note
     assert not read_stream(tmp_path / "final.arrow", FINAL).complete
@@ -206,7 +207,7 @@ def test_a_saved_topic_keeps_keys_values_nulls_and_times(kafka: KafkaBroker, tmp
         producer.produce(topic, value, key=key, partition=0, timestamp=1_700_000_000_000 + at)
     assert producer.flush(LIMIT_S) == 0
     with closing(KafkaReader(kafka.bootstrap_servers, topic)) as reader:
-        report = save_topic(reader, tmp_path / "input.arrow")
+        report = save_topic(reader, tmp_path / "input.arrow", settle_s=SETTLE_S)
     table = read_stream(tmp_path / "input.arrow", FINAL).table
     assert list(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)) == records
     assert table["timestamp_ms"].to_pylist() == [1_700_000_000_000 + at for at in range(4)]
@@ -240,7 +241,7 @@ def test_a_saved_quarantine_keeps_our_headers_and_ignores_those_of_a_sender(kafk
         producer.produce(topic, b"{", key=b"k", partition=0, headers=headers or None)
     assert producer.flush(LIMIT_S) == 0
     with closing(KafkaReader(kafka.bootstrap_servers, topic)) as reader:
-        assert save_quarantine(reader, tmp_path / "quarantine.arrow").complete
+        assert save_quarantine(reader, tmp_path / "quarantine.arrow", settle_s=SETTLE_S).complete
     table = read_stream(tmp_path / "quarantine.arrow", QUARANTINE).table
     assert table["reason"].to_pylist() == ["not-json", None, "not-json", None, "not-json"]
     assert table["source_partition"].to_pylist() == [3, None, None, None, 3]

@@ -13,6 +13,7 @@ from oncebench.record import INPUT, QUARANTINE
 from oncebench.record.streams import read_stream
 from oncebench.sinks.kafka.reader import KafkaReader
 from tests.pipelines import Fixture, event, every_row, position, session
+from tests.reading import SETTLE_S
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
@@ -43,9 +44,9 @@ def quarantine_faults(fixture: Fixture, topic: str) -> int:
     servers = fixture.lab.kafka.bootstrap_servers
     expected = fixture.expected()
     with closing(KafkaReader(servers, topic)) as reader:
-        assert save_quarantine(reader, fixture.folder / "quarantine.arrow").complete
+        assert save_quarantine(reader, fixture.folder / "quarantine.arrow", settle_s=SETTLE_S).complete
     with closing(KafkaReader(servers, fixture.input)) as reader:
-        assert save_topic(reader, fixture.folder / "input.arrow").complete
+        assert save_topic(reader, fixture.folder / "input.arrow", settle_s=SETTLE_S).complete
     copies = read_stream(fixture.folder / "quarantine.arrow", QUARANTINE)
     source = read_stream(fixture.folder / "input.arrow", INPUT)
     return judge_quarantine(copies, expected, source).faults.count

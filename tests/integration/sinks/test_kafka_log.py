@@ -20,6 +20,7 @@ from oncebench.sinks.kafka.log import KafkaLog
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.reader import End
 from tests.integration.observe.test_reader import LIMIT_S, plain, produce, transaction
+from tests.reading import SETTLE_S
 from tests.unit.audit.audit_world import make_record, make_world
 
 pytestmark = pytest.mark.integration
@@ -111,7 +112,7 @@ def test_a_writer_that_goes_on_behind_its_successor_is_found_in_a_real_log(kafka
             write(aborted, 30, 33)
         write(older, 30, 40)
     with closing(KafkaReader(kafka.bootstrap_servers, topic)) as reader:
-        report = save_topic(reader, tmp_path / "final.arrow")
+        report = save_topic(reader, tmp_path / "final.arrow", settle_s=SETTLE_S)
     with closing(KafkaLog(kafka.access.client, topic, topic)) as log:
         assert save_log(log, tmp_path / "log.arrow", report.ends).complete
     record = replace(

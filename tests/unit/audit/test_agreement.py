@@ -23,7 +23,7 @@ def test_a_count_that_only_one_auditor_has_is_compared_with_0() -> None:
 def test_each_difference_has_its_name_in_a_sentence_and_in_json() -> None:
     found = compare({"LOSS": 1, "DUP": 2}, {"LOSS": 1, "DUP": 3})
     assert found.reasons == ("the two auditors disagree on DUP: Python counts 2, SQL counts 3",)
-    assert found.to_json() == {
+    assert found.as_json() == {
         "agree": False, "compared": 2, "differ": {"DUP": {"first": 2, "second": 3}}, "trouble": "",
     }  # fmt: skip
 
@@ -31,13 +31,13 @@ def test_each_difference_has_its_name_in_a_sentence_and_in_json() -> None:
 def test_two_auditors_that_agree_give_no_reason() -> None:
     found = compare({"LOSS": 1}, {"LOSS": 1})
     assert found.reasons == ()
-    assert found.to_json() == {"agree": True, "compared": 1, "differ": {}, "trouble": ""}
+    assert found.as_json() == {"agree": True, "compared": 1, "differ": {}, "trouble": ""}
 
 
 def test_an_auditor_that_could_not_count_is_the_only_reason() -> None:
     found = Agreement(3, {"DUP": (2, 3)}, "no such file")
     assert found.reasons == ("the SQL auditor could not count: no such file",)
-    assert (found.to_json()["agree"], found.to_json()["trouble"]) == (False, "no such file")
+    assert (found.as_json()["agree"], found.as_json()["trouble"]) == (False, "no such file")
 
 
 def test_every_count_and_every_kind_has_a_name() -> None:

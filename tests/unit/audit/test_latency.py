@@ -21,7 +21,7 @@ def test_percentiles_are_measured_values_by_nearest_rank() -> None:
 
 
 def test_no_values_give_no_figures() -> None:
-    assert Distribution.of(np.array([])).to_json() == {
+    assert Distribution.of(np.array([])).as_json() == {
         "n": 0, "unseen": 0, "p50": None, "p95": None, "p99": None, "p999": None, "max": None, "min": None,
         "negative": 0,
     }  # fmt: skip

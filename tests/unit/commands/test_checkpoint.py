@@ -21,7 +21,7 @@ from oncebench.errors import ExitCode, UserError
 from oncebench.experiments import workspace
 from oncebench.faults import catalogue
 from oncebench.jobs.object_store import ABORTABLE, MANAGER, refuse_unfit_manager, spark_settings
-from oncebench.report.configuration import USUAL, setting_of
+from oncebench.report.configuration import USUAL, run_kind_of
 from oncebench.report.schema import Report
 from oncebench.report.tables import fault_matrix, fault_text
 from oncebench.report.tables.table import fault_markdown
@@ -105,7 +105,7 @@ def test_runs_with_another_place_of_the_checkpoint_share_no_table() -> None:
     assert ["kills:" in text, "kills, checkpoint in an object store:" in text] == [True, True]
     lines = fault_markdown([local, objects]).splitlines()[2:]
     assert len(lines) == 2
-    assert [setting_of(each) == USUAL for each in (local, objects)] == [True, False]
+    assert [run_kind_of(each) == USUAL for each in (local, objects)] == [True, False]
     assert title(objects) == f"{title(local)}, checkpoint in an object store"
 
 

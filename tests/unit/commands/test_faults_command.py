@@ -40,7 +40,7 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Cell]:
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(command, "run_series", pretend)
-    monkeypatch.setattr(command, "numbered", lambda path: enumerate(map(json.loads, path.open()), 1))
+    monkeypatch.setattr(command, "reports_with_lines", lambda path: enumerate(map(json.loads, path.open()), 1))
     return ran
 
 
@@ -212,7 +212,7 @@ def test_reports_are_added_only_to_a_jsonl_file(tmp_path: Path) -> None:
 def test_a_file_without_a_whole_report_can_be_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[Cell], there: str
 ) -> None:
-    monkeypatch.setattr(command, "numbered", report_files.numbered)
+    monkeypatch.setattr(command, "reports_with_lines", report_files.reports_with_lines)
     file = tmp_path / "runs" / "reports.jsonl"
     file.parent.mkdir()
     file.write_text(there)

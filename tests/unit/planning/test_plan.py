@@ -14,7 +14,7 @@ from oncebench.errors import ExitCode, UserError
 from oncebench.planning.choice import MOST_BUSY, beyond, choose, transaction_timeout_s
 from oncebench.planning.held_out import errors
 from oncebench.planning.model import FEWEST_SETTINGS, Costs, Line, duration_ms, fit, forecast, processor_ms
-from oncebench.planning.points import Point, Setting, describes, points
+from oncebench.planning.points import PlanSetting, Point, describes, points
 from oncebench.planning.text import command_text, errors_text, plan_text
 from oncebench.report.schema import Report
 from oncebench.scenario.cell import Cell
@@ -22,16 +22,16 @@ from tests import sample_reports
 
 TRUE = Costs(Line(150.0, 8.0, 0.008), Line(170.0, 6.0, 0.014), 1.05, 1.3, (), 2)
 SETTINGS = (
-    Setting(1_000.0, 2, 2),
-    Setting(1_000.0, 2, 16),
-    Setting(3_000.0, 2, 2),
-    Setting(3_000.0, 2, 4),
-    Setting(10_000.0, 2, 2),
-    Setting(3_000.0, 2, 2, 1_000),
+    PlanSetting(1_000.0, 2, 2),
+    PlanSetting(1_000.0, 2, 16),
+    PlanSetting(3_000.0, 2, 2),
+    PlanSetting(3_000.0, 2, 4),
+    PlanSetting(10_000.0, 2, 2),
+    PlanSetting(3_000.0, 2, 2, 1_000),
 )
 
 
-def measured(setting: Setting) -> Point:
+def measured(setting: PlanSetting) -> Point:
     """What a machine with the costs `TRUE` would measure."""
     expected = forecast(TRUE, setting)
     assert expected is not None
@@ -40,7 +40,7 @@ def measured(setting: Setting) -> Point:
 
 
 def flat_out(partitions: int, events: float) -> Point:
-    setting = Setting(None, 2, partitions)
+    setting = PlanSetting(None, 2, partitions)
     return Point(
         setting, events, duration_ms(TRUE, setting, events), processor_ms(TRUE, setting, events), None, None, 2
     )
@@ -60,7 +60,7 @@ def test_a_fit_finds_the_costs_that_made_the_runs() -> None:
 
 @given(st.floats(1, 100_000), st.integers(1, 32), st.integers(1, 256), st.sampled_from((0, 200, 1_000)))
 def test_a_batch_takes_the_events_of_its_interval(rate: float, cores: int, partitions: int, trigger_ms: int) -> None:
-    setting = Setting(rate, cores, partitions, trigger_ms)
+    setting = PlanSetting(rate, cores, partitions, trigger_ms)
     expected = forecast(TRUE, setting)
     if expected is None:
         assert rate / 1000 * TRUE.batch.per_event * math.ceil(partitions / cores) / partitions >= 1
@@ -70,16 +70,16 @@ def test_a_batch_takes_the_events_of_its_interval(rate: float, cores: int, parti
 
 
 def test_eight_tasks_on_six_cores_take_two_waves() -> None:
-    eight = [duration_ms(TRUE, Setting(None, cores, 8), 100_000) for cores in (4, 6, 7, 8)]
+    eight = [duration_ms(TRUE, PlanSetting(None, cores, 8), 100_000) for cores in (4, 6, 7, 8)]
     a_wave = TRUE.batch.per_partition + TRUE.batch.per_event * 100_000 / 8
     assert eight == pytest.approx([TRUE.batch.fixed + waves * a_wave for waves in (2, 2, 2, 1)])
-    assert forecast(TRUE, Setting(200_000.0, 6, 8)) != forecast(TRUE, Setting(200_000.0, 6, 6))
+    assert forecast(TRUE, PlanSetting(200_000.0, 6, 8)) != forecast(TRUE, PlanSetting(200_000.0, 6, 6))
 
 
 def test_an_overloaded_setting_has_no_forecast() -> None:
-    assert forecast(TRUE, Setting(260_000.0, 2, 2)) is None
-    assert forecast(TRUE, Setting(260_000.0, 16, 2)) is None  # two partitions use two cores
-    assert forecast(TRUE, Setting(200_000.0, 2, 2)) is not None
+    assert forecast(TRUE, PlanSetting(260_000.0, 2, 2)) is None
+    assert forecast(TRUE, PlanSetting(260_000.0, 16, 2)) is None  # two partitions use two cores
+    assert forecast(TRUE, PlanSetting(200_000.0, 2, 2)) is not None
 
 
 def test_a_choice_keeps_the_latency_with_the_fewest_cores() -> None:
@@ -89,7 +89,7 @@ def test_a_choice_keeps_the_latency_with_the_fewest_cores() -> None:
     fewer = plan.setting.cores - 1
     for partitions in (1, 2, 4, 8, 16, 32, 64, 128, 256):
         for trigger_ms in (0, 100, 200, 500, 1_000):
-            expected = forecast(TRUE, Setting(200_000.0, fewer, partitions, trigger_ms))
+            expected = forecast(TRUE, PlanSetting(200_000.0, fewer, partitions, trigger_ms))
             assert expected is None or expected.p99_ms > 1_000 or expected.busy > MOST_BUSY
 
 
@@ -103,7 +103,7 @@ def test_a_choice_takes_the_cheapest_setting_of_its_cores() -> None:
     plan = choose(TRUE, 3_000.0, 20_000.0)
     for partitions in (1, 2, 4, 8, 16):
         for trigger_ms in (0, 500, 5_000, 10_000):
-            other = forecast(TRUE, Setting(3_000.0, plan.setting.cores, partitions, trigger_ms))
+            other = forecast(TRUE, PlanSetting(3_000.0, plan.setting.cores, partitions, trigger_ms))
             fits = other is not None and other.p99_ms <= 20_000 and other.busy <= MOST_BUSY
             assert not fits or other is None or plan.expected.cpu_us <= other.cpu_us
 
@@ -112,7 +112,7 @@ def test_a_choice_takes_the_cheapest_setting_of_its_cores() -> None:
 def test_a_choice_needs_no_more_cores_than_any_partitions_do(rate: float) -> None:
     plan = choose(TRUE, rate, 1_500.0)
     for partitions in range(1, 257):
-        other = forecast(TRUE, Setting(rate, plan.setting.cores - 1, partitions))
+        other = forecast(TRUE, PlanSetting(rate, plan.setting.cores - 1, partitions))
         assert other is None or other.p99_ms > 1_500 or other.busy > MOST_BUSY
 
 
@@ -211,19 +211,19 @@ def test_a_rate_beyond_all_cores_is_refused() -> None:
 
 def test_a_plan_lists_what_was_not_measured() -> None:
     costs = fit(POINTS)
-    assert beyond(costs, Setting(200_000.0, 6, 32)) == [
+    assert beyond(costs, PlanSetting(200_000.0, 6, 32)) == [
         "6 cores (measured: 2)",
         "32 partitions (measured: 2 to 16)",
         "200,000 events/s (measured: up to 10,000, and flat out)",
     ]
-    assert beyond(costs, Setting(3_000.0, 2, 4)) == []
-    assert beyond(costs, Setting(3_000.0, 2, 4, 5_000)) == ["trigger 5,000 ms (measured: 0 to 1,000 ms)"]
+    assert beyond(costs, PlanSetting(3_000.0, 2, 4)) == []
+    assert beyond(costs, PlanSetting(3_000.0, 2, 4, 5_000)) == ["trigger 5,000 ms (measured: 0 to 1,000 ms)"]
 
 
 @pytest.mark.parametrize("cores", [2, 16])
 def test_two_slots_on_a_larger_machine_measure_neither_two_cores_nor_all(cores: int) -> None:
     costs = fit([replace(point, machine=16) for point in POINTS])
-    assert beyond(costs, Setting(3_000.0, cores, 4)) == [f"{cores} cores (measured: 2 tasks at once on 16 cores)"]
+    assert beyond(costs, PlanSetting(3_000.0, cores, 4)) == [f"{cores} cores (measured: 2 tasks at once on 16 cores)"]
 
 
 def test_a_transaction_outlives_the_outage() -> None:
@@ -292,12 +292,12 @@ def test_a_pipeline_that_would_not_keep_up_is_a_miss() -> None:
 
 def test_a_forecast_of_a_flat_out_load_is_refused() -> None:
     with pytest.raises(ValueError, match="no steady state"):
-        forecast(TRUE, Setting(None, 2, 2))
+        forecast(TRUE, PlanSetting(None, 2, 2))
 
 
 def test_a_fit_without_a_fixed_part_has_a_forecast_and_a_plan() -> None:
     costs = replace(TRUE, batch=Line(0.0, 0.0, 0.008))
-    expected = forecast(costs, Setting(1_000.0, 2, 2))
+    expected = forecast(costs, PlanSetting(1_000.0, 2, 2))
     assert expected is not None
     assert expected.events == 1
     assert choose(costs, 3_000.0, 1_000.0).expected.busy <= MOST_BUSY

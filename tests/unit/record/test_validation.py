@@ -31,7 +31,7 @@ REPORT: dict[str, Any] = {
     "cell": {"sink": "kafka", "guarantee": "exactly-once", "variant": "two-phase", "faults": [], "random_kills": 0},
     "sessions": {"acknowledged": 1, "finished": 1},
     "rows": {"expected": 20, "visible": 20, "lost": 0, "duplicated": 0},
-    "throughput": {"events_per_s": None}, "latency_ms": Distribution().to_json(), "batches": {"trigger_ms": 1.0},
+    "throughput": {"events_per_s": None}, "latency_ms": Distribution().as_json(), "batches": {"trigger_ms": 1.0},
     "checkpoint": {"share_of_batch": None}, "sink_ms": {"commit": None}, "cpu_s_per_million_events": None,
     "recovery": dict.fromkeys(("detect", "restart", "first_visible", "caught_up", "longest_gap")),
     "faults": [], "seed": 1, "reproduce": "oncebench run",

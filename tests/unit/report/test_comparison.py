@@ -9,9 +9,9 @@ from typing import Any
 from click.testing import CliRunner
 
 from oncebench.cli import cli
-from oncebench.report.comparisons.comparison import text
 from oncebench.report.tables import cost_table
 from oncebench.report.tables import table as tables
+from oncebench.report.tables.comparison import text
 from tests import sample_reports
 from tests.unit.report.test_paired import BASE, rounds
 from tests.unit.report.test_sustained import probe

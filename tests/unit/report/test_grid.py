@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncebench.report.tables.grid import grid
+from oncebench.report.grid import grid
 
 
 def test_columns_are_padded_to_one_width() -> None:

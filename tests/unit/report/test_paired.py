@@ -58,8 +58,8 @@ def test_an_interval_does_not_depend_on_the_order_of_rounds() -> None:
 
 
 def test_an_interval_that_crosses_zero_shows_no_difference() -> None:
-    assert extra(rounds(8.0, 10.0, 12.0, 9.0, 11.0, 10.0)).shows()
-    assert not extra(rounds(-8.0, 10.0, 12.0, 9.0, 11.0, 10.0)).shows()
+    assert extra(rounds(8.0, 10.0, 12.0, 9.0, 11.0, 10.0)).shows(0.0)
+    assert not extra(rounds(-8.0, 10.0, 12.0, 9.0, 11.0, 10.0)).shows(0.0)
     assert not paired.median_interval([0.9, 1.1, 0.8, 1.2, 1.0, 1.1]).shows(1.0)
     assert paired.median_interval([0.8, 0.9, 0.8, 0.9, 0.9, 0.8]).shows(1.0)
 

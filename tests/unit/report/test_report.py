@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ import pytest
 
 from oncebench.audit.anomalies import CATALOGUE
 from oncebench.audit.python.audit import audit
+from oncebench.observe.resources import Use
 from oncebench.record.json_lines import Lines
 from oncebench.record.streams import Stream
 from oncebench.report import origin, report
@@ -20,10 +22,13 @@ from oncebench.report.comparisons.paired import settings
 from oncebench.report.environment import environment
 from oncebench.report.measures.throughput import throughput
 from oncebench.scenario.cell import Cell
-from tests import sample_reports
+from tests import ROOT, sample_reports
 from tests.unit.audit.audit_world import lay_out, make_record, make_world, observed_table
 
 KAFKA = {"bootstrap_servers": "b1:9092,b2:9092"}
+GUIDES = [ROOT / "docs" / name for name in ("reading_the_tables.md", "anomalies.md", "recovery.md")]
+# Sections whose fields are those of a cell, or of a machine and its software.
+DESCRIPTIONS = ("cell", "config", "environment")
 
 
 @pytest.mark.parametrize(
@@ -68,7 +73,8 @@ def test_a_flat_out_load_is_timed_from_the_attempt_that_read_it() -> None:
     running = [{"kind": "running", "t_us": t_us} for t_us in (1_000_000, 20_000_000)]  # the first took open sessions in
     record: Any = SimpleNamespace(progress=SimpleNamespace(items=running), plan=SimpleNamespace(started_us=10_000_000))
     cell = Cell("kafka", "exactly-once", "two-phase", rate="max")
-    assert throughput(np.array([30_000_000]), record, cell) == {"events_per_s": 0.5, "sessions_per_s": 0.01}
+    found = throughput(np.array([30_000_000]), record, cell, measured_from_us=0, events=5)
+    assert found == {"events_per_s": 0.5, "sessions_per_s": 0.01}
 
 
 def test_a_warm_flat_out_load_is_timed_by_what_was_left_to_read() -> None:
@@ -90,7 +96,7 @@ def test_a_warm_flat_out_load_is_timed_by_what_was_left_to_read() -> None:
     )
     cell = Cell("kafka", "exactly-once", "two-phase", rate="max")
     # After 3 of 4 s of the first batch 550 events are left; the last row is seen 2 s later.
-    found = throughput(np.array([24_500_000, 26_000_000]), record, cell, measured_from_us=24_000_000)
+    found = throughput(np.array([24_500_000, 26_000_000]), record, cell, measured_from_us=24_000_000, events=10)
     assert found == {"events_per_s": 275.0, "sessions_per_s": 2.75}
 
 
@@ -131,6 +137,17 @@ def test_figures_about_batches_are_absent_without_batches(tmp_path: Path) -> Non
     split = made["batches"].pop("split_ms")
     assert {*made["batches"].values(), *split.values(), *made["sink_ms"].values()} == {None}
     assert made["checkpoint"]["share_of_batch"] is made["checkpoint"]["per_batch"] is None
+
+
+def test_the_guides_name_every_field(tmp_path: Path) -> None:
+    cell = Cell("kafka", "exactly-once", "two-phase")
+    record = replace(make_record(make_world(3)), path=tmp_path, progress=Lines(()), cell={"cell": cell.as_json()})
+    use = Use(cpu_s=1.0, written_bytes=1, read_bytes=1, peak_rss_bytes=1)
+    made = report.make_report(record, cell, {"broker": use, "spark_jvm": use}, {"run": "r", "topics": {}})
+    sections = {name: part for name, part in made.items() if isinstance(part, dict) and name not in DESCRIPTIONS}
+    fields = {name for part in sections.values() for name in part if part is not made["resources"]} | made.keys()
+    quoted = re.findall(r"`([^`\n]+)`", "".join(guide.read_text() for guide in GUIDES))
+    assert fields - set(re.findall(r"\w+", " ".join(quoted))) - set(CATALOGUE) == set()
 
 
 def test_an_older_config_is_read_with_the_present_names(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def end(rounds: Rounds, name: str, variant: tuple[str, str]) -> str:
 
 def gap(rounds: Rounds, variant: tuple[str, str]) -> str:
     found = more(rounds, "gap_ms", variant)
-    return f"{'' if found.shows() else '~ '}{found.median:+.1f} ms ({found.low:.1f} to {found.high:.1f})"
+    return f"{'' if found.shows(0.0) else '~ '}{found.median:+.1f} ms ({found.low:.1f} to {found.high:.1f})"
 
 
 def rows() -> Iterator[str]:

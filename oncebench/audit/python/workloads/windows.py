@@ -29,7 +29,7 @@ import numpy as np
 from oncebench.audit.python.events import VALID
 from oncebench.audit.python.history.evidence import known_ends
 from oncebench.audit.python.history.reading_order import batches_of
-from oncebench.audit.python.model import Events, Expected, Invalid, Parts, numbered, read_in_order, take
+from oncebench.audit.python.model import Events, Expected, Invalid, Parts, events_and_keys, read_in_order, take
 from oncebench.audit.python.records import Ints, offsets_of, partitions_of
 from oncebench.record import Record
 
@@ -44,7 +44,7 @@ def expected_windows(record: Record) -> Expected:
     position, read = read_in_order(record.input.table, record.input.release)
     valid = np.flatnonzero(read.reason == VALID)
     columns = take(read, valid)
-    events, keys = numbered(position[valid], columns)
+    events, keys = events_and_keys(position[valid], columns)
     slot = events.scheduled_us // WINDOW_US
     first, slots = (int(slot.min()), int(slot.max()) - int(slot.min()) + 1) if len(slot) else (0, 1)
     pairs, window = np.unique(events.key.astype(np.int64) * slots + (slot - first), return_inverse=True)

@@ -29,7 +29,7 @@ def test_on_a_cluster_only_a_second_pipeline_is_left_out() -> None:
 def test_runs_on_a_cluster_have_tables_of_their_own() -> None:
     local, cluster = (report(fault("mid-write:kill")), report(fault("mid-write:kill")) | {"config": {"workers": 2}})
     cells = fault_matrix.cells_of([local, cluster])
-    assert [cell.setting.text for cell in cells] == ["", ", cluster of 2"]
+    assert [cell.kind.text for cell in cells] == ["", ", cluster of 2"]
     text = fault_text.markdown([local, cluster], cells)
     assert "kills:" in text
     assert "kills, cluster of 2:" in text

@@ -50,5 +50,5 @@ def test_the_tables_keep_workloads_apart() -> None:
 def test_a_loss_of_another_workload_does_not_show_that_faults_were_tested() -> None:
     quiet = report(fault("mid-write:kill"), guarantee=AT_MOST_ONCE)
     telling = report(fault("mid-write:kill", lost=5), guarantee=AT_MOST_ONCE) | {"config": {"workload": WINDOWS}}
-    found = {cell.setting.workload: cell.outcome for cell in fault_matrix.cells_of([quiet, telling])}
+    found = {cell.kind.workload: cell.outcome for cell in fault_matrix.cells_of([quiet, telling])}
     assert found == {"sessions": "vacuous", WINDOWS: "kept"}
