@@ -74,8 +74,8 @@ ROWS = (
     Row(KAFKA_STREAMS.title, EXACTLY_ONCE, "streams-memory-100ms", KAFKA_STREAMS),
 )
 LOADS: Mapping[str, Mapping[str, Any]] = {
-    # In its first 6 s, Flink's compilers raised its speed from 90,000 to 320,000 events/s. After the warm-up, 2 M to 3 M
-    # events are left: 7 s for the fastest engine. The limit keeps a batch of our pipeline to about 2 s.
+    # In its first 6 s, Flink's compilers raised its speed from 90,000 to 320,000 events/s. After the warm-up, 2 M to
+    # 3 M events are left: 7 s for the fastest engine. The limit keeps a batch of our pipeline to about 2 s.
     FLAT_OUT: {"rate": "max", "sessions": 40_000, "max_events_per_batch": 200_000, "warmup_s": 8.0},
     STEADY: {"rate": STEADY_EVENTS_PER_S, "sessions": round(STEADY_EVENTS_PER_S * 40 / EVENTS_PER_SESSION),
              "warmup_s": 10.0},
