@@ -1,1 +1,4 @@
-"""Servers of a run: Kafka, PostgreSQL, those of packages; started by the suite or the user's own."""
+"""Servers of a run: Kafka, PostgreSQL and the servers of packages.
+
+The suite starts a server, or uses the user's own.
+"""

@@ -1,4 +1,7 @@
-"""Finds out why the certificate of a PostgreSQL server is refused: libpq has one text for all causes."""
+"""Finds out why the certificate of a PostgreSQL server is refused.
+
+The module exists because libpq has one text for all causes.
+"""
 
 from __future__ import annotations
 

@@ -86,7 +86,10 @@ def _installed() -> Path:
 
 
 def _copied(installed: Path, into: Path) -> Path:
-    """A copy of the program, for every user. It finds its libraries next to the package, as in the wheel."""
+    """Returns a copy of the program that every user can read and run.
+
+    The copy finds its libraries next to the package, as in the wheel.
+    """
     libraries = installed.parents[1] / LIBRARIES
     if libraries.is_dir():
         shutil.copytree(libraries, into / LIBRARIES)

@@ -84,12 +84,17 @@ def ours(theirs: KafkaAccess | None) -> frozenset[str]:
 
 
 def named_servers() -> dict[str, str]:
-    """Returns the addresses in the environment, by service; without an open service they are the user's own servers."""
+    """Returns the server addresses that the environment names, by service.
+
+    Without an open service they are the user's own servers.
+    """
     return {name: where for name, each in services().items() if (where := os.environ.get(each.variable))}
 
 
 def without_secrets(addresses: Mapping[str, str], sink: str) -> dict[str, str]:
-    """Returns the addresses that a sink uses without their secrets, by the variable that names each server.
+    """Returns the addresses that a sink uses, without their secrets.
+
+    The keys are the variables that name each server.
 
     Args:
         addresses: by service.

@@ -1,4 +1,6 @@
-"""A standalone Spark cluster: a master and workers from pip's pyspark, each a process of its own on loopback.
+"""A standalone Spark cluster: a master and workers from pip's pyspark.
+
+Each is a process of its own on loopback.
 
 Each worker has one core, and a working folder and an environment of its own: no class path, no PYTHONPATH, and nothing
 of the caller's. So executors get jars and code from the driver, as on other machines.
@@ -117,7 +119,7 @@ class SparkCluster:
         self.workers[index].kill_session()
 
     def replace_worker(self, session: int) -> bool:
-        """Kills what is left of the worker with this session id, and starts another one in its place.
+        """Kills what is left of the worker with this session id, and starts another in its place.
 
         Returns False if no worker has this id.
         """

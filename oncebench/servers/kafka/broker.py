@@ -144,7 +144,10 @@ class KafkaBroker(Kafka):
             self._child.stop_gently(_STOP_TIMEOUT_S)
 
     def begin_stop(self) -> None:
-        """Begins a clean shutdown (SIGTERM) and returns at once. It ends when it is no longer `alive`."""
+        """Begins a clean shutdown (SIGTERM) and returns at once.
+
+        The shutdown has ended when the broker is no longer `alive`.
+        """
         self._running().send(signal.SIGTERM)
 
     def pause(self) -> None:

@@ -90,7 +90,10 @@ def _uuid() -> str:
 
 
 def _is_made(folder: Path) -> bool:
-    """Whether there are a checkpoint, and an archive or an attempt to make it that failed less than a day ago."""
+    """Returns whether the folder holds a checkpoint, and an archive or a recent failure.
+
+    A failure is an attempt to make the archive that failed less than a day ago.
+    """
     return has(folder / _CHECKPOINT) and made_or_failed(folder, _ARCHIVE)
 
 
@@ -122,7 +125,10 @@ def _make(made: Path, java: Java, cached: Path) -> None:
 
 
 def _write_archive(archive: Path, run: Sequence[str], log: Path) -> str | None:
-    """Runs a broker that writes the archive at its end. Returns None, or why there is no whole archive."""
+    """Runs a broker that writes the archive when it ends.
+
+    Returns None, or the reason why there is no whole archive.
+    """
     offset = log.stat().st_size
     try:
         with process.start("Kafka", run, log, env=in_english()) as child:

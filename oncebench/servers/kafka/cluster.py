@@ -1,4 +1,6 @@
-"""Several Kafka brokers of our own that form one cluster: started, stopped and broken as one, or one at a time.
+"""Several Kafka brokers of our own that form one cluster.
+
+They are started, stopped and broken together, or one at a time.
 
 Promise: when `start_cluster` returns, every broker serves. When its context ends, all are gone. Every topic has a
 replica on each broker, and takes rows while one broker is away (`min.insync.replicas`). Failure modes: those of a
@@ -62,9 +64,9 @@ class KafkaCluster(Kafka):
         return [*logs, *(broker.log for broker in self.brokers.values())][0]
 
     def start(self) -> None:
-        """Starts the brokers that do not run, and returns when all serve. If one does not: kills all.
+        """Starts the brokers that do not run, and returns when all serve.
 
-        The network stays open, so the brokers can be started again.
+        If a broker does not serve, this kills all of them. The network stays open, so the brokers can be started again.
         """
         try:
             self._each(KafkaBroker.begin_start)  # none of them serves before most of them run
@@ -102,7 +104,10 @@ class KafkaCluster(Kafka):
         return int(quorum["topics"][0]["partitions"][0]["leader_id"])
 
     def existing(self, *topics: str) -> list[str]:
-        """Those of these topics that exist. Kafka makes its internal topics when they are first needed."""
+        """Returns the topics among these that exist.
+
+        Kafka makes its internal topics when they are first needed.
+        """
         found = self.admin().list_topics(timeout=_ANSWER_TIMEOUT_S).topics
         return [topic for topic in topics if topic in found]
 
@@ -124,13 +129,19 @@ class KafkaCluster(Kafka):
         return next(broker for other, broker in self.brokers.items() if other != number)
 
     def leader_without(self, number: int, topic: str, partition: int, timeout_s: float) -> int | None:
-        """The leader of a partition as a broker other than `number` itself sees it; None without an answer in time."""
+        """Returns the leader of a partition as a broker other than `number` itself sees it.
+
+        Returns None without a leader, or without an answer in time.
+        """
         seen = view(next(b for other, b in self.brokers.items() if other != number).ports[CLIENTS], timeout_s)
         found = None if seen is None else seen.get((topic, partition))
         return None if found is None or found.leader < 0 else found.leader
 
     def agrees(self, timeout_s: float) -> bool:
-        """Whether every broker itself sees the same leaders, and every replica in sync. False without an answer."""
+        """Returns whether every broker sees the same leaders, and every replica in sync.
+
+        Each broker answers for itself. Returns False without an answer in time.
+        """
         views = [view(broker.ports[CLIENTS], timeout_s) for broker in self.brokers.values()]
         first = views[0]
         return first is not None and all(each == first for each in views) and all(p.in_sync for p in first.values())
@@ -165,9 +176,10 @@ def start_cluster(
     settings: Mapping[str, str] | None = None,
     separable: bool = False,
 ) -> KafkaCluster:
-    """Starts brokers with data in ``work_dir/kafka/<number>``, logs in ``work_dir/logs/kafka-<number>.log``.
+    """Starts brokers that form one cluster, and returns when every broker serves.
 
-    They continue with data that exist. Raises `UserError` and `MissingEnvironment`.
+    Data are in ``work_dir/kafka/<number>``, logs in ``work_dir/logs/kafka-<number>.log``.
+    The brokers continue with data that exist. Raises `UserError` and `MissingEnvironment`.
 
     Args:
         settings: additional lines of server.properties.
@@ -193,7 +205,10 @@ def start_cluster(
 def _described(
     work_dir: Path, java: Java, files: StartFiles, brokers: int, settings: Mapping[str, str], separable: bool
 ) -> KafkaCluster:
-    """A cluster that does not run yet, on free ports. Its network is open. Raises `PortTakenError`."""
+    """Returns a cluster that does not run yet, on free ports.
+
+    Its network is open. Raises `PortTakenError`.
+    """
     names = (CLIENTS, CONTROLLER, *((BROKERS,) if separable else ()))
     found = iter(free_ports(len(names) * brokers))
     ports = {number: {name: next(found) for name in names} for number in range(1, brokers + 1)}

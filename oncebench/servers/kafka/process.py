@@ -49,7 +49,10 @@ def is_serving(child: Child, log_offset: int) -> bool:
 
 
 def wait_until_serving(child: Child, log_offset: int) -> None:
-    """Waits until the broker serves. Raises as `is_serving`, and `UserError` if it takes too long."""
+    """Waits until the broker serves.
+
+    Raises as `is_serving`, and `UserError` if the broker takes too long.
+    """
     deadline = time.monotonic() + START_LIMIT_S
     while not is_serving(child, log_offset):
         if time.monotonic() > deadline:

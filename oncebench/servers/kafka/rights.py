@@ -107,7 +107,10 @@ class Load:
 
 @dataclass(frozen=True)
 class Observer:
-    """A committed reader of an output; with a sink_id it also lists the transactions that a job has left open."""
+    """A committed reader of an output.
+
+    With a sink_id, the reader also lists the transactions that a job has left open.
+    """
 
     output: str
     sink_id: str = ""
@@ -182,7 +185,10 @@ class Requeue:
 
 @dataclass(frozen=True)
 class Runs:
-    """`oncebench run`, `compare` and the other commands that make topics of their own in the user's Kafka."""
+    """The commands that make topics of their own in the user's Kafka.
+
+    They are `oncebench run`, `compare` and the others in `title`.
+    """
 
     title: ClassVar[str] = "oncebench run, compare, faults, sustain, batches, plan and profile"
 
@@ -219,7 +225,10 @@ def _brokers() -> Right:
 
 
 def _hanging(program: str) -> list[Right]:
-    """The rights to find and to end hanging transactions (oncebench.sinks.kafka.hanging_transactions)."""
+    """Returns the rights to find and to end hanging transactions.
+
+    `oncebench.sinks.kafka.hanging_transactions` uses them.
+    """
     return [
         Right(
             "Read",

@@ -24,7 +24,10 @@ _DURABILITY = ("min.insync.replicas", "flush.messages", "flush.ms")
 
 
 class Kafka:
-    """A reachable Kafka. Faults need a `KafkaBroker` or `KafkaCluster`, which the suite started itself."""
+    """A reachable Kafka.
+
+    Faults need a `KafkaBroker` or `KafkaCluster`, which the suite started itself.
+    """
 
     def __init__(self, access: KafkaAccess) -> None:
         self.access = access
@@ -113,7 +116,10 @@ class Kafka:
             raise UserError(f"{self.bootstrap_servers} does not list the partitions of {topic}: {reason}") from error
 
     def leader(self, topic: str, partition: int, timeout_s: float = _TIMEOUT_S) -> int | None:
-        """The number of the broker that leads a partition; None without a leader, or without an answer in time."""
+        """Returns the number of the broker that leads a partition.
+
+        Returns None without a leader, or without an answer in time.
+        """
         try:
             found = self.admin().list_topics(topic, timeout=timeout_s).topics[topic].partitions.get(partition)
         except KafkaException:
@@ -121,7 +127,10 @@ class Kafka:
         return None if found is None or found.leader < 0 else int(found.leader)
 
     def in_sync(self, timeout_s: float = _TIMEOUT_S) -> bool:
-        """Whether every partition of every topic has all of its replicas in sync. False without an answer in time."""
+        """Returns whether every partition of every topic has all of its replicas in sync.
+
+        Returns False without an answer in time.
+        """
         try:
             topics = self.admin().list_topics(timeout=timeout_s).topics.values()
         except KafkaException:

@@ -1,4 +1,6 @@
-"""The network between servers of one cluster: each connection from one to another passes a proxy, and can be cut.
+"""The network between servers of one cluster, which can be cut.
+
+Each connection from one server to another passes a proxy.
 
     broker 1 ---> [ 127.0.1.2, the proxy from 1 to 2 ] ---> broker 2 at 127.0.0.1
 
@@ -36,7 +38,10 @@ def name_of(number: int) -> str:
 
 
 def _address(source: int, target: int) -> str:
-    """The address of the proxies from one member to another. On Linux every address 127.x.x.x is on loopback."""
+    """Returns the address of the proxies from one member to another.
+
+    On Linux every address 127.x.x.x is on loopback.
+    """
     return f"127.0.{source}.{target}"
 
 
@@ -61,14 +66,20 @@ class Network:
             raise
 
     def hosts(self, number: int) -> str:
-        """The text of the hosts file with which a member reaches itself directly, and the others through proxies."""
+        """Returns the text of a member's hosts file.
+
+        With it the member reaches itself directly, and the others through proxies.
+        """
         others = {name_of(other): _address(number, other) for other in self._members - {number}}
         own = dict.fromkeys((name_of(number), "localhost", socket.gethostname()), LOOPBACK)
         return "".join(f"{address} {name}\n" for name, address in {**others, **own}.items())
 
     @contextmanager
     def cut(self, number: int) -> Iterator[None]:
-        """Cuts one member off from the others until the end of the context. Only one member is cut off at a time."""
+        """Cuts one member off from the others until the end of the context.
+
+        Only one member is cut off at a time.
+        """
         assert self._cut_off is None, "one member is cut off already"
         try:
             self._loop.run(self._set(number))
@@ -127,7 +138,10 @@ class Network:
                 each.transport.abort()
 
     async def _forward(self, ends: frozenset[int], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Forwards one direction until its sender ends, then closes the other end. Waits while the two are cut."""
+        """Forwards one direction until its sender ends, then closes the other end.
+
+        Waits while the two members are cut off from each other.
+        """
         with suppress(OSError):
             while piece := await reader.read(_CHUNK_BYTES):
                 await self._passage(ends)

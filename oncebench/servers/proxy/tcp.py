@@ -25,7 +25,9 @@ _BIND_ATTEMPTS = 3  # another process may take a free port before we bind it
 
 @dataclass
 class Catch:
-    """A catch of one request, or of one and its repeats: which request, the action on it, and the outcome.
+    """A catch of one request, or of one request and its repeats.
+
+    It holds which request to catch, the action on it, and the outcome.
 
     Attributes:
         wanted: whether this is the request to catch.
@@ -146,7 +148,10 @@ class Proxy:
             writer.transport.abort()
 
     def catch_for(self, request: bytes) -> Catch | None:
-        """The active catch, if it wants this request. A catch is given to one request only, unless it withholds."""
+        """Returns the active catch, if it wants this request.
+
+        A catch is given to one request only, unless it withholds.
+        """
         catch = self._catch
         if catch is None or not catch.wanted(request):
             return None
