@@ -1,1 +1,4 @@
-"""How clients reach a Kafka: its addresses, and the security of the connections. For all three kinds of client."""
+"""How clients reach a Kafka: its addresses, and the security of the connections.
+
+The package serves all three kinds of client.
+"""

@@ -72,7 +72,10 @@ class KafkaAccess:
 
     @property
     def client(self) -> Redacted:
-        """The settings of librdkafka's clients; `oncebench.kafka_access.forms` makes the other forms of it."""
+        """The settings of librdkafka's clients.
+
+        `oncebench.kafka_access.forms` makes the other forms of these settings.
+        """
         return self._resolved.client
 
     @property
@@ -110,7 +113,9 @@ class KafkaAccess:
         return replace(self, bootstrap_servers=bootstrap_servers)
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the form for a configuration file: fields `bootstrap_servers`, `kafka_conf` and `kafka`.
+        """Returns the form for a configuration file.
+
+        Its fields are `bootstrap_servers`, `kafka_conf` and `kafka`.
 
         Raises:
             ValueError: `settings` have a secret, which no file of ours may have.
@@ -138,7 +143,10 @@ def _is_unused(name: str, value: str) -> bool:
 
 
 def _is_connection(name: str, value: str) -> bool:
-    """Whether a setting in a file is about the connection, and no client of ours refuses what Java accepts."""
+    """Returns whether a setting in a file is about the connection, and all clients accept it.
+
+    Some values that Java accepts are refused by a client of ours.
+    """
     if name not in _CONNECTION or (name, value) == _ONLY_JAVAS:
         return False
     accepted = _CONNECTION[name]

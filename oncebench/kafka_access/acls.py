@@ -56,7 +56,10 @@ class Right:
 
 
 def advice(operations: Iterable[str], on: Resource) -> str:
-    """Returns what an error message advises if rights on a resource are missing, without a full stop."""
+    """Returns the advice of an error message about missing rights on a resource.
+
+    The advice has no full stop at its end.
+    """
     words = list(operations)
     rights = (Right(word, on, "") for word in words)
     return f"Grant {' and '.join(words)} on it: {grant(rights, 'User:NAME', 'HOST:PORT')}"

@@ -198,7 +198,10 @@ def _no_tls(place: str) -> Refusal:
 
 
 def _why_not_accepted(secured: ssl.SSLSocket, place: str, limit_s: float) -> Refusal | None:
-    """Under TLS 1.3 a broker refuses a client's certificate after the handshake, with its first answer."""
+    """Returns the broker's refusal of a client's certificate under TLS 1.3; None: no refusal.
+
+    Under TLS 1.3 a broker refuses the certificate after the handshake, with its first answer.
+    """
     secured.settimeout(limit_s)
     try:
         secured.recv(1)

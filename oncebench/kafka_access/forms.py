@@ -1,4 +1,6 @@
-"""Makes the other forms from librdkafka's settings: kafka-python's arguments, Java's properties and Spark's options.
+"""Makes the other forms of librdkafka's settings.
+
+The other forms are kafka-python's arguments, Java's properties and Spark's options.
 
 Promise: pure functions. For a plaintext connection they return the addresses and nothing else.
 """
@@ -67,7 +69,10 @@ def to_spark(client: Mapping[str, Any]) -> dict[str, str]:
 
 
 def jvm_options(client: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns what a JVM needs for these settings: Kafka's clients fetch tokens from named addresses only."""
+    """Returns the JVM options that these settings need.
+
+    Kafka's clients fetch tokens from named addresses only, so an option names the address.
+    """
     url = client.get("sasl.oauthbearer.token.endpoint.url")
     return () if url is None else (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={url}",)
 
@@ -107,7 +112,10 @@ def weaknesses(client: Mapping[str, Any]) -> list[str]:
 
 
 def described(client: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the field `security` of a report, without a secret; nothing for a plaintext connection."""
+    """Returns the field `security` of a report, without a secret.
+
+    Returns nothing for a plaintext connection.
+    """
     if "security.protocol" not in client:
         return {}
     mechanism = {"mechanism": client["sasl.mechanism"]} if "sasl.mechanism" in client else {}

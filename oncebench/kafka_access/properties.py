@@ -1,4 +1,6 @@
-"""Reads and writes Java properties, as Kafka's own programs take them (`--command-config`, server.properties).
+"""Reads and writes Java properties, as Kafka's own programs take them.
+
+The programs take them as the file of `--command-config` and as server.properties.
 
 Promise: a value may name an environment variable, `${env:NAME}`, as with Kafka's EnvVarConfigProvider. No message
 contains a value.
@@ -51,7 +53,9 @@ def parsed(text: str) -> dict[str, str]:
 
 
 def line_of(name: str, value: str) -> str:
-    """Returns the line of a setting, for java.util.Properties: Latin-1, so it contains ASCII only.
+    """Returns the line of a setting, for java.util.Properties.
+
+    Java reads the line as Latin-1, so it contains ASCII only.
 
     Args:
         name: a name of Kafka's settings, which needs no escape.

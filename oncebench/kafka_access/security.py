@@ -1,4 +1,6 @@
-"""Maps the security settings of Java clients to librdkafka's, which every other form is made from.
+"""Maps the security settings of Java clients to librdkafka's.
+
+Every other form is made from librdkafka's settings.
 
 Promise: a setting that is not understood is refused and never ignored. The broker's certificate is always checked, and
 its host name too, unless `ssl.endpoint.identification.algorithm` is empty.
@@ -49,7 +51,9 @@ def is_security(name: str) -> bool:
 
 
 def to_librdkafka(settings: Mapping[str, str], folder: Path, where: str) -> dict[str, str]:
-    """Returns librdkafka's settings for the security settings of a Java client; empty for a plaintext connection.
+    """Returns librdkafka's settings for the security settings of a Java client.
+
+    The result is empty for a plaintext connection.
 
     Args:
         settings: those for which `is_security` is true.

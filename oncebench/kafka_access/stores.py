@@ -1,4 +1,6 @@
-"""Checks files of certificates and keys: all clients read PEM, and only Java reads JKS and PKCS12.
+"""Checks files of certificates and keys.
+
+All clients read PEM, and only Java reads JKS and PKCS12.
 
 Promise: a refusal has the commands that convert the file. A key that would make a client ask for its passphrase at a
 terminal is refused.

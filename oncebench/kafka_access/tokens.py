@@ -25,7 +25,10 @@ _USED_SHARE = 0.8
 
 
 class _NoRedirection(HTTPRedirectHandler):
-    """Python sends the header with the secret on to the other address; librdkafka and Java do not go there."""
+    """Refuses a redirection of a request for a token.
+
+    Python sends the header with the secret on to the other address. librdkafka and Java do not go there.
+    """
 
     def redirect_request(self, *_answer: Any) -> None:
         """Returns None, which makes the answer an error."""
