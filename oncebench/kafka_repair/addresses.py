@@ -1,4 +1,4 @@
-"""Gives a Kafka client its addresses again, because librdkafka can forget all of them for ever.
+"""Gives a Kafka client its addresses again, because librdkafka can forget all of them.
 
 The fault: a broker that shuts down answers with an empty list of brokers if no other broker is alive. librdkafka 2.10
 and newer then removes every broker that is not in the list (its issue 5301), and so all of them. A client without an
@@ -76,7 +76,10 @@ class Repair:
 
 
 def flush(producer: Producer, bootstrap_servers: str, limit_s: float) -> int:
-    """Sends what is queued and waits for the answers; returns how many are missing after `limit_s`."""
+    """Sends the queued records and waits for the answers.
+
+    Returns how many answers are missing after `limit_s` (in s).
+    """
     repair = Repair(producer, bootstrap_servers)
     until = time.monotonic() + limit_s
     while True:

@@ -25,7 +25,9 @@ _SETTINGS = {
 
 
 def admin_client(client: Mapping[str, Any]) -> AdminClient:
-    """Returns an admin client that waits for a broker that is away, instead of reconnecting without a pause.
+    """Returns an admin client that waits for a broker that is away.
+
+    Other admin clients reconnect without a pause (see the module).
 
     Args:
         client: librdkafka settings of the cluster. They take precedence.

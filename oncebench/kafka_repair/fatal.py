@@ -19,7 +19,10 @@ _FATAL_ERROR = function("rd_kafka_fatal_error", ctypes.c_void_p, ctypes.c_char_p
 
 
 def reason_of(client: Any) -> KafkaException | None:
-    """Returns the error that has ended a producer, consumer or admin client; None if it works, or is closed."""
+    """Returns the error that has ended a producer, consumer or admin client.
+
+    Returns None if the client works, or is closed.
+    """
     handle = handle_of(client)
     if _FATAL_ERROR is None or handle is None:
         return None

@@ -13,7 +13,9 @@ _INFO = 6  # syslog's level of librdkafka without `debug`; 7 are the lines of `d
 
 
 def function(name: str, *arguments: Any) -> Any:
-    """Returns a public function of librdkafka that returns an `int`; None if a client hides its library's functions.
+    """Returns a public function of librdkafka that returns an `int`.
+
+    Returns None if a client hides its library's functions.
 
     Args:
         name: the name in `rdkafka.h`.
@@ -37,7 +39,10 @@ def handle_of(client: Any) -> int | None:
 
 
 def end_debug(client: Any) -> None:
-    """Ends the lines of `debug`, also those that would only be queued for `logger`. Other lines continue."""
+    """Ends a client's log lines of `debug`. Other lines continue.
+
+    The lines that would only be queued for `logger` end as well.
+    """
     handle = handle_of(client)
     if _SET_LEVEL is not None and handle is not None:
         _SET_LEVEL(handle, _INFO)

@@ -16,7 +16,9 @@ Answers = Mapping[TopicPartition, "Future[ListOffsetsResultInfo]"]
 
 
 def answered(answers: Answers) -> dict[int, ListOffsetsResultInfo]:
-    """Waits for the answers of `AdminClient.list_offsets` for one topic; returns them by partition.
+    """Waits for the answers of `AdminClient.list_offsets` for one topic.
+
+    Returns the answers by partition.
 
     Raises:
         KafkaException: the cluster refused, or gave no offset of a partition (OFFSET_NOT_AVAILABLE: try again).
