@@ -28,7 +28,10 @@ def isolates(cell: Cell) -> bool:
 
 @contextmanager
 def open_broker(cell: Cell, lab: Lab, folder: Path) -> Iterator[Lab]:
-    """Yields the lab for this run. Brokers of the run's own are below the run's folder, on the disk mounted there."""
+    """Yields the lab for this run.
+
+    Brokers of the run's own have their files below the run's folder, on the disk mounted there.
+    """
     fills = any(kind.fills == BROKER for kind in kinds(cell.faults))
     fits = lab.brokers == cell.brokers and lab.separable == isolates(cell)
     if not fills and (fits or lab.own_kafka is None):

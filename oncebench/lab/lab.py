@@ -85,7 +85,10 @@ class Lab:
         return isinstance(self.kafka, KafkaCluster) and self.kafka.network is not None
 
     def processes(self, names: Iterable[str]) -> dict[str, Any]:
-        """Returns the processes of these servers. The brokers of a cluster are named `kafka 1`, `kafka 2`, ..."""
+        """Returns the processes of these servers.
+
+        The brokers of a cluster are named `kafka 1`, `kafka 2`, ...
+        """
         found: dict[str, Any] = {}
         for name in names:
             server = self.servers.get(name)
@@ -153,7 +156,10 @@ def own_kafka(folder: Path, java: Java) -> Iterator[tuple[KafkaBroker, tuple[Pro
 def own_brokers(
     folder: Path, java: Java, brokers: int, separable: bool = False
 ) -> Iterator[tuple[KafkaBroker | KafkaCluster, tuple[Proxy, int] | None]]:
-    """As `own_kafka`, with this number of brokers. Several brokers have no link; `separable`: see `start_cluster`."""
+    """Yields this number of brokers, with the lab's `link` to them, as `own_kafka` does.
+
+    Several brokers have no link. `separable`: see `start_cluster`.
+    """
     if brokers == 1:
         with own_kafka(folder, java) as (kafka, link):
             yield kafka, link

@@ -86,7 +86,10 @@ def _make(folder: Path, java: Java, class_path: Sequence[Path], environment: Map
 
 
 def _remove_unused(folder: Path, made_for: str) -> None:
-    """Deletes unused archives, each of 180 MB: those that the new one replaces, and those of a removed pyspark."""
+    """Deletes unused archives, each of 180 MB.
+
+    They are those that the new one replaces, and those of a removed pyspark.
+    """
     for note in folder.glob(f"*/{_MADE_FOR}"):
         before = note.read_text("utf-8")
         if before == made_for or not Path(before.split("\n")[0]).is_dir():

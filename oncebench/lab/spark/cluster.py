@@ -1,4 +1,7 @@
-"""Gives a run a Spark cluster of its own: a master and workers on this machine, as separate processes."""
+"""Gives a run a Spark cluster of its own.
+
+The cluster has a master and workers on this machine, as separate processes.
+"""
 
 from __future__ import annotations
 
