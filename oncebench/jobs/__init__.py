@@ -1,6 +1,7 @@
-"""Connects a query to a sink: `deliver`, the start of a driver, and the delivery of each batch.
+"""Connects a query to a sink.
 
-The library takes the PySpark of the job; it brings none.
+The package has `deliver`, the start of a driver, and the delivery of each batch. It takes the PySpark of the job, and
+brings none.
 """
 
 try:

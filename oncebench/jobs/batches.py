@@ -102,7 +102,10 @@ class Batches:
         self._tidy(number)
 
     def _of_other(self, found: OlderDriver, batch: int) -> PipelineError:
-        """Returns the error, or AnotherDriver if the other driver may run on a copy of this checkpoint.
+        """Returns the error for a batch that another driver has taken.
+
+        The error is AnotherDriver if the other driver may run on a copy of this checkpoint. Otherwise it is the error
+        found.
 
         An older driver of this journal can only finish the batch that it had begun, which is this driver's first one.
         It cannot finish a batch that this driver has claimed, because a claim excludes its own.
@@ -117,7 +120,10 @@ class Batches:
         )
 
     def _newer_driver(self) -> AnotherDriver | None:
-        """Returns the error of a newer driver of this checkpoint; None: there is none, or the journal is not there."""
+        """Returns the error of a newer driver of this checkpoint.
+
+        Returns None if there is none, or if the journal is not available.
+        """
         try:
             with suppress(*UNAVAILABLE):
                 self._journal.check_still_ours()

@@ -1,4 +1,7 @@
-"""Reads planned and finished batches from Spark's checkpoint (OffsetSeqLog, CommitLog), wherever it is."""
+"""Reads planned and finished batches from Spark's checkpoint, wherever it is.
+
+The batches are the entries of Spark's OffsetSeqLog and CommitLog.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,9 @@ def text_of(checkpoint: Place, entry: str) -> str:
 
 
 def split_last(text: str) -> tuple[str, str, str]:
-    """Returns an entry's lines before the last one, the source's id with its colon, and the offset.
+    """Splits an entry into its earlier lines, the source's id with its colon, and the offset.
+
+    The earlier lines are those before the last one.
 
     Raises:
         ValueError: it is empty.

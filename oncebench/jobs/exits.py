@@ -29,7 +29,7 @@ _TASK_ERROR = re.compile(r"^ *oncebench\.delivery\.errors\.(\w+): (.+)$", re.MUL
 
 
 def exit_code(error: BaseException) -> int:
-    """Returns the exit code for the exception that ended a job's query, or that `deliver` raised.
+    """Returns the exit code for the exception that ended a query, or that `deliver` raised.
 
     2: the next start would meet the same error, so a service manager must not start the job again. 1: it may start it
     again. Call it while Spark runs, because the JVM holds the texts. An error of an unknown cause gives 1.
@@ -69,7 +69,10 @@ def of_spark(failure: BaseException) -> PipelineError:
 
 
 def _jvm_has_ended(failure: BaseException) -> bool:
-    """Whether py4j could not reach the JVM, or got no answer. The JVM ends by itself when a task has no memory left."""
+    """Returns whether py4j could not reach the JVM, or got no answer.
+
+    The JVM ends by itself when a task has no memory left.
+    """
     if type(failure) is Py4JError and _UNANSWERED.fullmatch(str(failure)):
         return True
     frames = traceback.extract_tb(failure.__traceback__)
@@ -78,7 +81,10 @@ def _jvm_has_ended(failure: BaseException) -> bool:
 
 
 def sqlstate(failure: BaseException) -> str | None:
-    """Returns the SQLSTATE of a JDBC driver's error, which Spark's own writer meets; None if there is none."""
+    """Returns the SQLSTATE of a JDBC driver's error, which Spark's own writer meets.
+
+    Returns None if there is none.
+    """
     cause = getattr(failure, "java_exception", None)
     with suppress(Py4JError, OSError):  # the JVM has died
         while cause is not None:

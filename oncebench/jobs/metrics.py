@@ -37,7 +37,10 @@ _log = logging.getLogger(__name__)
 
 
 class OpenTransactions:
-    """The transactions of one sink_id, listed in a thread, because a server that is away answers late."""
+    """The transactions of one sink_id, listed in a thread.
+
+    The thread exists because a server that is away answers late.
+    """
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
@@ -187,9 +190,10 @@ _is_exported = False
 
 
 def export_metrics() -> None:
-    """Adds the metrics of all queries of this process to `prometheus_client.REGISTRY`; a second call does nothing.
+    """Adds the metrics of all queries of this process to `prometheus_client.REGISTRY`.
 
-    The job serves that registry itself, with `prometheus_client.start_http_server` or any other exporter.
+    A second call does nothing. The job serves that registry itself, with `prometheus_client.start_http_server` or any
+    other exporter.
     """
     global _is_exported  # noqa: PLW0603  one registry per process
     if not _is_exported:

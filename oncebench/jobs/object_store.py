@@ -1,4 +1,6 @@
-"""Spark's settings for a checkpoint in an object store: Hadoop's S3A, and a manager of checkpoint files that fits it.
+"""Spark's settings for a checkpoint in an object store.
+
+They choose Hadoop's S3A, and a manager of checkpoint files that fits it.
 
 Spark's default manager writes a temporary file and renames it. An object store has no rename: S3A copies and deletes,
 so a death in between leaves a copy without an end of the rename. The manager of Spark's `hadoop-cloud` module writes an

@@ -123,7 +123,10 @@ class OutputChecks:
         self._identify(sink)
 
     def record_identity(self) -> None:
-        """Records the identity of an output that the start has not found, because the first batch makes it."""
+        """Records the identity of an output that the start has not found.
+
+        The first batch makes such an output.
+        """
         if self._unidentified is not None:
             with suppress(PipelineError):  # the next batch or start reports a damaged output
                 self._identify(self._unidentified)
@@ -155,7 +158,10 @@ class OutputChecks:
         return {} if newest < 0 else {WHOLE_BATCH: Mark(newest, 0, None)}
 
     def _uncertain_batch(self, sink: Sink) -> int | None:
-        """Returns the open batch if its rows may be in the output, and only its markers would show it."""
+        """Returns the open batch if its rows may be in the output; None otherwise.
+
+        The batch is uncertain only if nothing but its markers would show these rows.
+        """
         opened = open_batch(self._target.checkpoint)
         perhaps = self._target.support.variant == "idempotent" or opened == self._decided
         return opened if sink.restores_marks and perhaps else None

@@ -189,7 +189,10 @@ def _writer(
 
 
 def _refuse_unfit_quarantine(quarantine: Quarantine, sink_id: str) -> None:
-    """Refuses a quarantine with a login or a topic that cannot be used. Its cluster may be another than the sink's."""
+    """Refuses a quarantine with a login or a topic that cannot be used.
+
+    Its cluster may be another than the sink's.
+    """
     refuse_access(quarantine.client)
     with kafka_must_answer(str(quarantine.client.get("bootstrap.servers", "")), sink_id):
         admin = admin_client(quarantine.client)
@@ -206,7 +209,7 @@ def in_checkpoint(writer: DataStreamWriter, checkpoint: Place) -> DataStreamWrit
 
 
 def _guarded(batches: Batches, target: Target, tasks: int, watch: Watch) -> EachBatch:
-    """Refuses batches of another checkpoint, and a session that was changed since `deliver` was called."""
+    """Refuses batches of another checkpoint, and a session changed since `deliver` was called."""
     checked = False
 
     def each_batch(rows: DataFrame, number: int) -> None:
@@ -256,9 +259,9 @@ def _target(sink: JobSink, guarantee: str, variant: str | None, checkpoint: Plac
 
 @contextmanager
 def _compared(reads: KafkaInput | None, target: Target, journal: Journal, gaps: Gaps, places: Places) -> Iterator[None]:
-    """Starts a sink inside, with an input that was compared before; then records the input's identity.
+    """Starts a sink inside the context, with an input that was compared before.
 
-    Without an input to compare, no identity stays recorded.
+    Then records the input's identity. Without an input to compare, no identity stays recorded.
 
     Raises:
         RefusedStart: the input does not fit the checkpoint, or is not compared any more, and that is not accepted.

@@ -138,7 +138,10 @@ def refuse_shown_secrets(rows: DataFrame, variables: Sequence[str]) -> None:
 
 
 def shown_secrets(variables: Sequence[str], settings: Mapping[str, str]) -> list[str]:
-    """Returns the names of executors' variables that have a password in a URI and that Spark does not hide."""
+    """Returns the names of executors' variables with a password that Spark does not hide.
+
+    The password is in a URI.
+    """
     names = [f"{EXECUTORS}{variable}" for variable in variables]
     found = [name for name in names if _PASSWORD_IN_URI.search(settings.get(name, ""))]
     try:

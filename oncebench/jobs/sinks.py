@@ -36,7 +36,9 @@ class JobSink(Protocol):
 
 @dataclass(frozen=True)
 class KafkaSink:
-    """A Kafka topic. Takes the columns `key`, `value` and optionally `headers`, as Spark's Kafka sink does.
+    """A Kafka topic.
+
+    The sink takes the columns `key`, `value` and optionally `headers`, as Spark's Kafka sink does.
 
     Promise: under exactly-once each row is one record of a committed transaction, so readers need
     `isolation.level=read_committed`. The topic must exist.

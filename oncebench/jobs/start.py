@@ -62,7 +62,9 @@ def start_sink(sink: Sink, target: Target, journal: Journal, checks: OutputCheck
 
 
 def refuse_access(client: Mapping[str, Any]) -> None:
-    """Refuses a secured Kafka that no later start could use; asks no Kafka without TLS and login.
+    """Refuses a secured Kafka that no later start could use.
+
+    Sends no request to a Kafka without TLS and login.
 
     Raises:
         RefusedStart: a certificate or a login is wrong; the message names which.

@@ -1,4 +1,6 @@
-"""Counts what the queries of this process deliver, for `oncebench.jobs.metrics`. Plain numbers, always kept.
+"""Counts the deliveries of this process's queries, for `oncebench.jobs.metrics`.
+
+The counts are plain numbers, and are always kept.
 
 A `Watch` belongs to a sink_id, not to a query: `deliver` called again after a failure counts on.
 """
@@ -69,7 +71,10 @@ class Watch:
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Delivers a batch inside. A batch that fails stays open until another attempt has delivered it."""
+        """Delivers a batch inside the context.
+
+        A batch that fails stays open until another attempt has delivered it.
+        """
         self.open_since = self.open_since or time.time()
         with self.counted_failures():
             yield

@@ -76,7 +76,7 @@ class InputChecks:
         return self._places.compare(INPUT, self.topic.identity(), f"input topic {self._name!r}", self._gaps, batch)
 
     def check(self) -> None:
-        """Compares the input's identity, and the positions of the query with the records that are left.
+        """Compares the input's identity, and the query's positions with the records that are left.
 
         Raises:
             RefusedStart: a difference that is not accepted.
@@ -144,7 +144,9 @@ def forget_input(journal: Place, places: Places) -> None:
 
 
 def refuse_other_source(rows: DataFrame, topic: str) -> None:
-    """Refuses a query that does not read exactly this topic: its positions would be those of another source.
+    """Refuses a query that does not read exactly this topic.
+
+    The positions of such a query would be those of another source.
 
     Raises:
         RefusedStart: names what the query reads.
@@ -158,7 +160,10 @@ def refuse_other_source(rows: DataFrame, topic: str) -> None:
 
 
 def _streams(rows: DataFrame) -> list[str]:
-    """Returns for each streaming source of a query the topics that it subscribes to, quoted, or else its kind."""
+    """Returns the topics, or else the kind, of each streaming source of a query.
+
+    The topics are those that the source subscribes to, quoted.
+    """
     leaves = rows._jdf.queryExecution().analyzed().collectLeaves()
     found = []
     for leaf in (leaves.apply(number) for number in range(leaves.size())):

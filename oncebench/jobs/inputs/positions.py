@@ -88,7 +88,10 @@ def lost(at: Position, there: Mapping[str, tuple[int, int]]) -> list[Range]:
 
 
 def moved(at: Position, there: Mapping[str, tuple[int, int]]) -> Position:
-    """Returns the position without the lost ranges. An added partition begins with its first record."""
+    """Returns the position without the lost ranges.
+
+    An added partition begins with its first record.
+    """
     added = {p: beginning for p, (beginning, _) in there.items() if p not in at.ends and beginning > 0}
     starts = {p: min(max(start, there[p][0]), there[p][1]) for p, start in at.starts.items() if p in there}
     ends = {p: min(max(end, starts[p]), there[p][1]) for p, end in at.ends.items() if p in there}

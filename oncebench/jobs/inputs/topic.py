@@ -80,7 +80,9 @@ class InputTopic:
         return {p: found.leader_epoch for p, found in self._listed(places, OffsetSpec.latest()).items()}
 
     def end_of_epoch(self, partition: str, epoch: int) -> int:
-        """Returns where the records of leader epochs up to this one end; -1: the broker does not know it.
+        """Returns the offset where the records of leader epochs up to this one end.
+
+        Returns -1 if the broker does not know the epoch.
 
         Raises:
             KafkaError: the leader does not answer.
