@@ -135,7 +135,10 @@ def bench(
 
 
 def _exit(reports: Sequence[Report]) -> NoReturn:
-    """Names each run whose guarantee was not kept, and ends the command with the exit code of all runs."""
+    """Prints each run whose guarantee was not kept, and ends the command.
+
+    The exit code is that of all runs.
+    """
     for report in reports:
         if report["verdict"] != "kept":
             click.echo(f"{' '.join(configuration_of(report))}: {report['verdict']}\n  {report['reproduce']}", err=True)

@@ -1,4 +1,7 @@
-"""`oncebench plan`: computes cores, partitions, trigger and transaction time-out from measured runs."""
+"""`oncebench plan`: computes cores, partitions, trigger and transaction time-out.
+
+The command computes them from measured runs.
+"""
 
 from __future__ import annotations
 
@@ -160,7 +163,10 @@ def _measure(cells: Sequence[Cell], workspace: Workspace) -> Path:
 
 
 def _points(sources: Sequence[Path], sink: str, guarantee: str, variant: str, measured: bool) -> list[Point]:
-    """The measured points of these files; without files, of the newest one that has enough for a plan, or some."""
+    """Returns the measured points of these files.
+
+    Without files, it uses the newest file that has enough points for a plan, or else the newest that has some.
+    """
     if sources:
         reports = [report for source in sources for report in read_reports(existing_path(source))]
         found = points(reports, sink, guarantee, variant)

@@ -125,7 +125,9 @@ def run(
 
 
 def finish(report: Report, results: Results, folder: Path, json_path: str | None) -> NoReturn:
-    """Stores and prints a run, writes the report of --json, and ends the command with the exit code of the run.
+    """Stores and prints a run, and ends the command with the exit code of the run.
+
+    Also writes the report of --json.
 
     Args:
         results: where every report of the command is stored.

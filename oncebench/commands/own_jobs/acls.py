@@ -1,4 +1,7 @@
-"""`oncebench acls`: prints the commands that grant a Kafka user the rights that a program of oncebench needs."""
+"""`oncebench acls`: prints the commands that grant a Kafka user the rights of a program.
+
+The rights are those that a program of oncebench needs.
+"""
 
 from __future__ import annotations
 

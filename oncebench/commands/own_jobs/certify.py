@@ -209,7 +209,10 @@ def _replace_older(certificate_path: Path | None, junit_path: Path | None) -> No
 
 @contextmanager
 def _error_as_junit(path: Path | None, request: Request, outcomes: Sequence[Outcome]) -> Iterator[None]:
-    """Writes an error that ends the command to the file of --junit, after the scenarios that have ended."""
+    """Writes an error that ends the command to the file of --junit.
+
+    The error comes after the scenarios that have ended.
+    """
     try:
         yield
     except BaseException as error:  # also a Ctrl-C

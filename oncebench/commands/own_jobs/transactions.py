@@ -1,4 +1,7 @@
-"""`oncebench transactions`: lists, commits and aborts the transactions that a dead job has left open."""
+"""`oncebench transactions`: lists, commits and aborts the transactions of a dead job.
+
+The dead job has left these transactions open.
+"""
 
 from __future__ import annotations
 
@@ -160,7 +163,10 @@ def _end(request: Request, asked: str, yes: bool, accept_loss: bool) -> None:
 
 
 def _next_steps(found: Sequence[Judged]) -> Iterator[str]:
-    """Yields a line for each kind of transaction: how many there are, and the command that ends them."""
+    """Yields a line for each kind of transaction.
+
+    The line has the number of transactions, and the command that ends them.
+    """
     waiting = [each for each in found if each.left.state not in (LOST, ENDING)]
     for decision, step in _STEPS.items():
         count = sum(each.decision is decision for each in waiting)

@@ -1,4 +1,6 @@
-"""The argument with which a command takes scenario files. Their values stand in for options that are not given.
+"""The argument with which a command takes scenario files.
+
+Their values stand in for options that are not given.
 
 Promise: an option on the command line, or its environment variable, overrides the file. An option that may be repeated
 replaces the file's list. `--sessions` overrides `duration`, and the other way round; so do `--master` and `cluster`.
@@ -31,7 +33,10 @@ _OVER_THE_FILE = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
 def options_by_key(command: click.Command) -> dict[str, click.Option]:
-    """Returns the options of a command that a file may hold, by their keys, in the order of the file."""
+    """Returns the options of a command that a file may hold, by their keys.
+
+    Their order is the order of the file.
+    """
     options = {each.opts[0].removeprefix("--"): each for each in command.params if isinstance(each, click.Option)}
     return {key: options[key] for key in KEYS if key in options}
 

@@ -1,4 +1,6 @@
-"""The form of a scenario file: TOML, in which each key is an option of `oncebench run` without its dashes.
+"""The form of a scenario file: TOML, with options of `oncebench run` as keys.
+
+Each key is the option without its dashes.
 
 Promise: a file with an unknown key, a wrong type or a secret is refused, with its line and what to do. Values that the
 command line would refuse are refused later, by the options themselves (`oncebench.commands.scenario_files.argument`).
@@ -81,7 +83,9 @@ KEYS = tuple(field.alias or name for name, field in Form.model_fields.items())
 
 
 def read_form(path: Path) -> tuple[dict[str, Any], Lines]:
-    """Reads a file; returns its values by key, and its lines. A relative path in PATHS begins at the file's folder.
+    """Reads a file; returns its values by key, and its lines.
+
+    A relative path in PATHS begins at the file's folder.
 
     Raises:
         UserError: the file cannot be read, is not TOML, or is refused (exit code 2).

@@ -45,7 +45,10 @@ class Lines:
 
 @contextmanager
 def refused_by_file(context: click.Context) -> Iterator[None]:
-    """Adds the file, and the line if it is known, to a refusal of settings that came from a file."""
+    """Adds the file and its line to a refusal of settings that came from a file.
+
+    The line is left out if it is not known.
+    """
     lines: Lines | None = context.meta.get(LINES)
     try:
         yield

@@ -90,7 +90,10 @@ def _values(path: Path, context: click.Context, cell: Cell, postgres: str | None
 
 
 def _beside(path: Path, file: str) -> str:
-    """Returns the path of a file, relative to the folder of the scenario file if it was relative."""
+    """Returns the path of a file, for the scenario file at `path`.
+
+    A relative path becomes relative to the folder of the scenario file. An absolute path stays the same.
+    """
     return file if Path(file).is_absolute() else os.path.relpath(file, path.parent)
 
 

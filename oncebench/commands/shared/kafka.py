@@ -1,4 +1,6 @@
-"""The options for the user's own Kafka: its addresses, a file of settings, and single settings.
+"""The options for the user's own Kafka.
+
+They are its addresses, a file of settings, and single settings.
 
 Promise: no secret is taken from the command line, which every user of the machine can read.
 """

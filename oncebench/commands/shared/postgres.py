@@ -1,4 +1,7 @@
-"""The option for the user's own PostgreSQL. Imports nothing of the suite, and psycopg only when the option is given."""
+"""The option for the user's own PostgreSQL.
+
+The module imports nothing of the suite, and psycopg only when the option is given.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ def _use_postgres(context: click.Context, _option: click.Parameter, dsn: str | N
 
 
 def given_postgres(context: click.Context) -> str | None:
-    """Returns the user's server that the option of a command names; None if the option was not given."""
+    """Returns the user's server that the option of a command names.
+
+    Returns None if the option was not given.
+    """
     source = context.get_parameter_source("postgres")
     return None if source in (None, ParameterSource.DEFAULT) else os.environ.get(VARIABLE)
 

@@ -35,7 +35,9 @@ def records_options(command: F) -> F:
 
 
 def with_records(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the options of a cell; with --records the file gives the workload and the length of the load.
+    """Returns the options of a cell.
+
+    With --records, the file gives the workload and the length of the load.
 
     It reads the whole file, so a line that is no record is found before anything starts.
 

@@ -1,4 +1,4 @@
-"""Refuses cells that cannot run, and options that have no effect on them, before anything starts.
+"""Refuses cells that cannot run, and options without an effect, before anything starts.
 
 Promise: each command that runs cells names all of them to `refuse`. So every command refuses the same, in the same
 words. A check of one option's text is with the option; a check of cells belongs here.
@@ -22,7 +22,9 @@ from oncebench.sinks.registry import suite_sinks
 
 
 def refuse(cells: Sequence[Cell], kafka: KafkaAccess | None) -> None:
-    """Checks that these cells can run, and that no option of the current command is without effect on all of them.
+    """Checks that these cells can run, and that each option has an effect.
+
+    An option of the current command must have an effect on at least one of the cells.
 
     Args:
         cells: all cells that the command may run.
@@ -39,7 +41,10 @@ def refuse(cells: Sequence[Cell], kafka: KafkaAccess | None) -> None:
 
 
 def given(name: str) -> bool:
-    """Whether a user has written the option: on the command line, or in a scenario file for the same sink."""
+    """Returns whether a user has written the option.
+
+    The option is on the command line, or in a scenario file for the same sink.
+    """
     source = click.get_current_context().get_parameter_source
     other = any(source(each) is ParameterSource.COMMANDLINE for each in ("sink", "guarantee", "variant"))
     return source(name) is ParameterSource.COMMANDLINE or (source(name) is ParameterSource.DEFAULT_MAP and not other)

@@ -1,4 +1,7 @@
-"""Refuses texts of the command line that are not UTF-8: configurations, reports and SQL hold UTF-8 only."""
+"""Refuses texts of the command line that are not UTF-8.
+
+Configurations, reports and SQL hold UTF-8 only.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ from oncebench.errors import ExitCode, UserError
 
 
 def refuse_other_bytes(text: str, what: str) -> None:
-    """Refuses a text with bytes that are not UTF-8. Python passes such bytes on as single surrogates (PEP 383).
+    """Refuses a text with bytes that are not UTF-8.
+
+    Python passes such bytes on as single surrogates (PEP 383).
 
     Args:
         what: what the text is, for the message.

@@ -1,4 +1,7 @@
-"""The options for the workspace of a command that runs cells: its work dir, and the time for a start."""
+"""The options for the workspace of a command that runs cells.
+
+They are its work dir, and the time for a start.
+"""
 
 from __future__ import annotations
 

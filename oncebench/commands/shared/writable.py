@@ -58,7 +58,9 @@ def refuse_unwritable_results(
     option: str = "the results in",
     remedy: str = "Correct this, or run the command in another folder",
 ) -> None:
-    """Checks that `oncebench.report.results.Results` can write to a folder, which need not exist yet.
+    """Checks that reports can be written to a folder, which need not exist yet.
+
+    `oncebench.report.results.Results` writes them.
 
     Args:
         option: the option that names the folder.
