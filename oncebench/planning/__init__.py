@@ -1,1 +1,4 @@
-"""Plans the size of a pipeline from measured runs: cores, partitions, trigger and transaction time-out."""
+"""Plans the size of a pipeline from measured runs.
+
+The size is cores, partitions, trigger and transaction time-out.
+"""

@@ -1,4 +1,6 @@
-"""Chooses a setting: the fewest cores that keep the latency, and on them the least processor time.
+"""Chooses a setting: the fewest cores that keep the latency.
+
+On these cores it chooses the setting with the least processor time.
 
 Promise: a pure function. Every number of partitions up to the cores is tried with each of TRIGGERS_MS. More partitions
 than cores would make further waves of tasks, which only add time and work to a batch.
@@ -34,7 +36,9 @@ class Plan:
 
 
 def choose(costs: Costs, rate: float, p99_ms: float) -> Plan:
-    """The cheapest setting for a rate (events per second) whose p99 is at most so many milliseconds.
+    """Returns the cheapest setting for a rate and a limit of the latency.
+
+    The rate is in events per second. The p99 is at most `p99_ms` milliseconds.
 
     Raises:
         UserError: no setting keeps the latency; the text has the lowest p99 that one reaches (exit code 1).

@@ -41,7 +41,10 @@ class Error:
 
 
 def errors(points: Sequence[Point]) -> list[Error]:
-    """The errors of each setting, predicted without its own runs. A setting is left out if the others have no fit."""
+    """Returns the errors of each setting, predicted without its own runs.
+
+    A setting is left out if the others have no fit.
+    """
     found: list[Error] = []
     for setting in dict.fromkeys(point.setting for point in points):
         others = [point for point in points if point.setting != setting]

@@ -92,9 +92,9 @@ def points(reports: Iterable[Report], sink: str, guarantee: str, variant: str) -
 
 
 def describes(report: Report, sink: str, guarantee: str, variant: str) -> bool:
-    """Whether a report is of a healthy run of this configuration that kept up, with only `_PLANNED` fields changed.
+    """Returns whether a report is of a healthy run of this configuration that kept up.
 
-    A field that an older report lacks had its default.
+    Only the `_PLANNED` fields may differ from their defaults. A field that an older report lacks had its default.
     """
     cell = report["cell"]
     config: dict[str, Any] = dict(report.get("config", {}))

@@ -1,4 +1,7 @@
-"""The text of a plan: the setting, what to expect, what it rests on, and the error of the model."""
+"""The text of a plan.
+
+It has the setting, the expected figures, the runs behind the plan, and the error of the model.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,10 @@ def command_text(plan: Plan, sink: str, guarantee: str, variant: str, timeout_s:
 
 
 def errors_text(errors: Sequence[Error], costs: Costs) -> str:
-    """A table of the errors, and a sentence each about the misses and the settings without a prediction."""
+    """Returns a table of the errors, and sentences below it.
+
+    One sentence is about the misses, and one about the settings without a prediction.
+    """
     held_out = {error.setting for error in errors}
     needed = [setting.text for setting in costs.measured if setting not in held_out]
     if not errors:
