@@ -117,7 +117,10 @@ def _by_guarantee(error: PipelineError, config: PipelineConfig, journal: Journal
 
 
 def _refused_access(config: PipelineConfig) -> str | None:
-    """Returns why a secured Kafka refuses this pipeline's login or certificate; None: it does not."""
+    """Returns why a secured Kafka refuses this pipeline's login or certificate.
+
+    Returns None without a lasting refusal.
+    """
     client = config.kafka_client
     found = why_refused(client) if is_secured(client) else None
     return f"Kafka at {client['bootstrap.servers']}: {found.why}" if found is not None and found.lasting else None

@@ -139,7 +139,10 @@ class Job:
                     stop(spark)
 
     def _refuse_unfit_topics(self, limit_s: float, more: Mapping[str, int] | None = None) -> None:
-        """Refuses topics that this job reads or writes, whatever its sink is; `more`: settings of the client."""
+        """Refuses topics that this job reads or writes, whatever its sink is.
+
+        `more`: settings of the client.
+        """
         admin = admin_client({**self.config.kafka_client, **(more or {})})
         refuse_unfit(admin, {self.config.input_topic: "the input topic"}, limit_s, (READ,))
         if self.config.quarantine_topic:
@@ -163,7 +166,10 @@ class Job:
 
     @contextmanager
     def _executors_variables(self, kind: SinkKind, journal: Journal) -> Iterator[Mapping[str, str]]:
-        """Yields the variables of executors on other machines; on this machine they have the driver's own."""
+        """Yields the variables of executors on other machines.
+
+        Executors on this machine have the driver's own variables.
+        """
         config = self.config
         if is_local(config.master):
             yield {}
@@ -269,7 +275,10 @@ class Job:
                 changes.wait(POLL_S)
 
     def _watch_streamed(self) -> None:
-        """Reaches `after-commit-log` for each batch of a streaming sink of Spark, whose calls nobody sees."""
+        """Reaches `after-commit-log` for each batch of a streaming sink of Spark.
+
+        No other code sees the calls of such a sink.
+        """
         checkpoint = self.config.checkpoint
         passed = newest_finished(checkpoint)
         while True:
@@ -281,5 +290,8 @@ class Job:
 
 
 def _poll_s(checkpoint: Place) -> float:
-    """Returns the time between two looks at the commit log; each is a request in an object store."""
+    """Returns the time between two looks at the commit log, in s.
+
+    In an object store each look is a request.
+    """
     return COMMIT_LOG_POLL_S if isinstance(checkpoint, Path) else POLL_S

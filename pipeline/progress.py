@@ -172,7 +172,7 @@ class Monitoring:
         self._answered = error is None
 
     def _look(self, limit_s: float) -> None:
-        """Takes the cluster's answers, and stops the commits if it refuses them for a lasting reason."""
+        """Takes the cluster's answers, and stops the commits after a lasting refusal."""
         assert self._consumer is not None, "close() comes last"
         event = self._consumer.poll(limit_s)
         refusal = None if event is None else event.error()

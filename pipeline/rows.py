@@ -60,7 +60,9 @@ def rows_for(takes: str, rows: DataFrame) -> DataFrame:
 
 
 def check_query(rows: DataFrame, workload: str = SESSIONS) -> None:
-    """Checks that a query has the columns of its workload, and no others except a quarantine column.
+    """Checks that a query has exactly the columns of its workload.
+
+    The query may also have a quarantine column.
 
     Raises:
         RefusedStart: a column is missing, of another type, or unknown. See also `check_columns`.

@@ -190,7 +190,7 @@ def session(config: PipelineConfig, of_sink: Mapping[str, str] | None = None) ->
 
 
 def _share(spark: SparkSession, config: PipelineConfig) -> None:
-    """Gives the executors of a cluster the code of this pipeline, and checks that they can run it.
+    """Gives a cluster's executors this pipeline's code, and checks that they can run it.
 
     Raises:
         RefusedStart, QueryDied: see `wait_for_executors`.

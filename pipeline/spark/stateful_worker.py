@@ -1,4 +1,6 @@
-"""Makes PySpark's `transformWithState` several times faster, with the same results, and stops a leak of sockets.
+"""Makes PySpark's `transformWithState` several times faster, with the same results.
+
+The module also stops a leak of sockets.
 
 A worker calls the JVM for each state operation of each key. PySpark 4.2 waits for every answer, and sends each key's
 rows as an Arrow batch of its own, empty or not. Both cost more than the operator's own work.
@@ -120,7 +122,10 @@ def _read_answers(client: Any, status_of: Callable[[Any], tuple[int, str, bytes]
 def _ended_by_the_jvm(
     set_state: Callable[[Any, Any], None], status_of: Callable[[Any], tuple[int, str, bytes]]
 ) -> Callable[[Any, Any], None]:
-    """Returns a `set_handle_state` that does not tell the JVM of the end; it still raises what earlier calls met."""
+    """Returns a `set_handle_state` that does not report the end to the JVM.
+
+    The function still raises the errors of earlier calls.
+    """
 
     @wraps(set_state)
     def set_handle_state(client: Any, state: StatefulProcessorHandleState) -> None:

@@ -1,4 +1,6 @@
-"""PySpark's worker daemon, which checks its machine, and imports the workers' modules before it forks.
+"""Runs PySpark's worker daemon with a check of its machine, and with early imports.
+
+The daemon imports the workers' modules before it forks.
 
 On a cluster, the check refuses a machine that lacks files of the job (`pipeline.spark.cluster.machines`).
 

@@ -84,9 +84,10 @@ class StartChecks:
         return None
 
     def watch_input(self) -> None:
-        """Notes what was read with the leaders' epochs, and reports partitions that wait for a transaction.
+        """Notes the positions read and the leaders' epochs, and reports waiting partitions.
 
-        Also records the identity of an output that Spark's own writer has made.
+        A waiting partition has a transaction that does not end. Also records the identity of an output that Spark's own
+        writer has made.
         """
         self.output.record_identity()
         with suppress(KafkaException, PipelineError):  # the query itself finds out, or the cluster comes back

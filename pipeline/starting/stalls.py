@@ -1,4 +1,6 @@
-"""Reports input partitions that a committed reader cannot read on, because a transaction there does not end.
+"""Reports input partitions in which a transaction does not end.
+
+A committed reader cannot read on in such a partition.
 
 A transaction that its producer never ends holds the last stable offset. Committed readers then wait, also for records
 of other producers behind it. Brokers end it after the producer's time-out, and never if it hangs (KIP-890, KIP-664).

@@ -25,7 +25,9 @@ _NOT_AN_EVENT = (
 
 
 def query(spark: SparkSession, config: PipelineConfig) -> DataFrame:
-    """Returns the streaming rows: the columns of `pipeline.rows.SCHEMA` and `record`, without a quarantine column.
+    """Returns the streaming rows: the columns of `pipeline.rows.SCHEMA` and `record`.
+
+    There is no quarantine column.
 
     `session_key` is the event's id, `total` the number of the record's bytes, `checksum` the beginning of its SHA-256.
     """

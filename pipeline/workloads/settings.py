@@ -1,4 +1,7 @@
-"""The settings of workloads, apart from their queries so that the suite can read them without Spark."""
+"""The settings of workloads.
+
+They are apart from the queries, so the suite can read them without Spark.
+"""
 
 # A session of 1 to 2 s becomes 11 to 21 windows, which is about as many rows as the workload `sessions` makes.
 WINDOW_MS = 100

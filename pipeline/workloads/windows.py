@@ -1,14 +1,16 @@
-"""The query from the input topic to windows: counts and sums of events per key and tumbling event-time window.
+"""The query from the input topic to counts and sums of events in windows.
 
-It is Spark's own aggregation with a watermark in append mode. All of it runs in the JVM.
+Each key has tumbling event-time windows.
+
+The query is Spark's own aggregation with a watermark in append mode. All of it runs in the JVM.
 
 Promise: a window becomes one row, in the batch after the one in which the watermark passed the window's end. Spark's
 offset log has the watermark of each batch, and the sums do not depend on an order. Therefore a replayed batch makes the
 same rows. An event whose window the watermark has passed is dropped; Spark counts it (`numRowsDroppedByWatermark`).
 
 What can go wrong: a record that is not an event of the suite's own spelling stops the query. The watermark is one for
-all partitions, so an event that comes more than DELAY_MS after newer events may be dropped or not, depending on the
-batches. The generator leaves no such doubt (`loadgen.workloads`).
+all partitions. So an event that comes more than DELAY_MS after newer events may be dropped or not. The batches decide
+that. The generator leaves no such doubt (`loadgen.workloads`).
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ _NOT_AN_EVENT = (
 
 
 def query(spark: SparkSession, config: PipelineConfig) -> DataFrame:
-    """Returns the streaming rows: the columns of `pipeline.rows.SCHEMA`, without a quarantine column.
+    """Returns the streaming rows, with the columns of `pipeline.rows.SCHEMA`.
+
+    There is no quarantine column.
 
     `session_key` is the key and the beginning of the window in epoch ms, as `KEY@MS`; `j` is 0.
     """

@@ -1,1 +1,4 @@
-"""The pipeline on a cluster: its code, jars and address for executors on other machines, and their last words."""
+"""The pipeline on a cluster of other machines.
+
+The package gives executors the code, the jars and the address, and reports their last words.
+"""

@@ -1,4 +1,6 @@
-"""Packs the installed code into an archive for executors, which may have no file of this machine.
+"""Packs the installed code into an archive for executors.
+
+Executors may have no file of this machine.
 
 Promise: the archive has the modules of PACKAGES, as they are installed here, and nothing else. Spark sends it to every
 executor before the first task. Requirement: the executors' Python has the other packages, such as pyarrow.

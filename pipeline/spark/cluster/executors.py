@@ -1,11 +1,17 @@
-"""Waits until a cluster has given executors to the driver, and names the cause if it does not.
+"""Waits until a cluster has given executors to the driver.
+
+If the cluster gives none, the error names the cause.
 
 Spark itself waits without an end and logs "Initial job has not accepted any resources". A standalone master starts an
 executor that ends again and again ten times, and then ends the application.
 
-Promise: when this returns, an executor has registered with the driver. Failures, each with the cause: the executors end
-(their own log), the workers have no room (what they have and what the job asks for), the executors do not reach the
-driver (its address). The page of each worker reports the causes (`pipeline.spark.cluster.workers`).
+Promise: when this returns, an executor has registered with the driver. Failures, each with the cause:
+
+- The executors end (their own log).
+- The workers have no room (what they have and what the job asks for).
+- The executors do not reach the driver (its address).
+
+The page of each worker reports the causes (`pipeline.spark.cluster.workers`).
 """
 
 from __future__ import annotations
@@ -95,7 +101,7 @@ def trouble(
 
 
 def why_lost(spark: SparkSession, master: str, error: PipelineError) -> PipelineError:
-    """Adds the cause in an executor's own log to the error of a batch that died with the executor.
+    """Adds the cause in an executor's own log to the error of a batch that died with it.
 
     Returns the error unchanged on other masters, for other errors, and if the log names no cause (SIGKILL).
     """

@@ -34,7 +34,9 @@ _FILES = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
 def needed_files(
     checkpoint: Place, generation: int, client: Mapping[str, Any], variables: Mapping[str, str]
 ) -> Iterator[Mapping[str, str]]:
-    """Puts the file into a checkpoint that is a folder; yields the variables of executors for `refuse_machine`.
+    """Yields the variables of executors for `refuse_machine`.
+
+    Puts the file into a checkpoint that is a folder, and removes it at the end of the context.
 
     Args:
         generation: of this driver.

@@ -31,7 +31,9 @@ def is_standalone(master: str) -> bool:
 
 
 def addresses(master: str) -> tuple[tuple[str, int], ...]:
-    """Returns host and port of each of a standalone cluster's masters: `spark://one:7077,two:7077`.
+    """Returns host and port of each master of a standalone cluster.
+
+    The text has the form `spark://one:7077,two:7077`.
 
     Raises:
         RefusedStart: the text has another form.
@@ -44,9 +46,10 @@ def addresses(master: str) -> tuple[tuple[str, int], ...]:
 
 
 def driver_address(master: str) -> str | None:
-    """Returns this machine's address on the way to a standalone master; None: the masters' names are unknown here.
+    """Returns this machine's address on the way to a standalone master.
 
-    Executors connect to the driver at this address. A master on loopback gives a loopback address.
+    Returns None if the masters' names are unknown here. Executors connect to the driver at this address. A master on
+    loopback gives a loopback address.
     """
     for host, port in addresses(master):
         try:
@@ -60,7 +63,9 @@ def driver_address(master: str) -> str | None:
 
 
 def bind_address(host: str) -> str:
-    """Returns where a driver listens that executors reach as `host`: there, or at every address of this machine.
+    """Returns the address at which a driver listens that executors reach as `host`.
+
+    It is `host` itself, or every address of this machine.
 
     Only an address of this machine can be listened at. Another address is translated on the way, as that of a
     container, and a name may have another address here than on the executors' machines.

@@ -1,4 +1,6 @@
-"""What a standalone cluster's master and workers report about the executors of an application.
+"""Reads a cluster's reports about the executors of an application.
+
+The standalone cluster's master and workers give the reports.
 
 The driver's client learns only that an executor has ended ("Command exited with code 1"). The executor's own log is on
 the machine of its worker, whose page shows it. The master has the addresses of these pages.
