@@ -64,7 +64,9 @@ def settings(config: LoadConfig) -> dict[str, Setting]:
 
 
 def number_setting(config: LoadConfig, name: str) -> int:
-    """The effective value of a setting of `DEFAULTS` that the load relies on: a whole number from 1 on.
+    """Returns the effective value of a setting of `DEFAULTS` that the load relies on.
+
+    The value is a whole number from 1 on.
 
     Raises ConfigError for another value, such as 0, which librdkafka takes as "no limit".
     """
@@ -124,7 +126,10 @@ def partition_count(producer: Producer, config: LoadConfig) -> int:
 
 
 def _refuse_closed(config: LoadConfig) -> None:
-    """Raises LoadError if this user may not write the topic. A broker that does not answer is found out later."""
+    """Raises LoadError if this user may not write the topic.
+
+    A later step finds out that a broker does not answer.
+    """
     admin = admin_client({**config.access.client, "log_level": 0})
     asked = admin.describe_topics(
         TopicCollection([config.topic]), include_authorized_operations=True, request_timeout=CONNECT_TIMEOUT_S

@@ -76,7 +76,9 @@ class Replayed:
 
     @cached_property
     def events(self) -> int | None:
-        """The number of events of all passes, for which the whole file is read; None if they have no limit.
+        """The number of events of all passes; None if the passes have no limit.
+
+        This reads the whole file.
 
         Raises ConfigError as `RecordFile.count`.
         """

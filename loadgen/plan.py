@@ -1,4 +1,6 @@
-"""The plan of a load: which event is due when, and the start, which several generators agree on.
+"""The plan of a load: the due time of each event, and the common start.
+
+Several generators agree on the start.
 
 Schedule time 0 is the same for all generators. They meet in a folder. Each generator creates `ready-<number>` when its
 ledger is planned. Generator 1 waits for all of these files and writes the start of the load into `started_us`. The
@@ -42,7 +44,9 @@ def plan_load(
     stopped: Callable[[], bool] = lambda: False,
     started_us: int | None = None,
 ) -> Ledger:
-    """Creates the ledger of a load that is about to start, with the schedule of this generator and the plan.
+    """Creates the ledger of a load that is about to start.
+
+    The ledger has the schedule of this generator and the plan.
 
     Several generators wait for each other here; `stopped` ends the wait. `started_us` is as in `run_load`.
     """

@@ -141,7 +141,10 @@ class _Load:
         self._recent: deque[tuple[int, int]] = deque(maxlen=1_000_000 // STATUS_EVERY_US)
 
     def send(self, stopped: Callable[[], bool]) -> None:
-        """Sends every event at its time, until the plan ends, `stopped` is true, Kafka refuses or the file changed."""
+        """Sends every event at its time.
+
+        Ends when the plan ends, `stopped` is true, Kafka refuses, or the file has changed.
+        """
         ledger, clock, poll = self._ledger, self._clock, self._poll
         first, step = 0, 1
         while first < len(ledger):

@@ -130,7 +130,10 @@ def encode(
 
 
 def next_step(encoded: Sequence[str | bytes]) -> int:
-    """Returns how many events to encode next, if they are about as long as those that were encoded last."""
+    """Returns how many events to encode next.
+
+    The number fits events that are about as long as the last ones encoded.
+    """
     return min(ENCODED, max(1, len(encoded) * ENCODED_BYTES // sum(map(len, encoded))))
 
 

@@ -81,7 +81,10 @@ class Order:
         self._oldest = 0
 
     def newest_us(self, sent: int) -> int:
-        """The latest due time that may be sent after the first `sent` events; at least one event must be left."""
+        """Returns the latest due time (in µs) that may be sent after the first `sent` events.
+
+        At least one event must be left.
+        """
         if self._most_ahead_us is None:
             return FOREVER_US
         waiting = self._acked_us[self._oldest : sent] == 0

@@ -159,7 +159,10 @@ class RecordFile:
 
 
 def key_of(value: Any) -> bytes | None:
-    """Returns the key that a field's value makes: a text as it is, any other value as JSON; None for null."""
+    """Returns the key that a field's value makes; None for null.
+
+    A text stays as it is, and any other value becomes JSON.
+    """
     if value is None:
         return None
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
