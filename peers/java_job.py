@@ -1,4 +1,6 @@
-"""Compiles a peer's Java job with the JDK that runs it, once per version of sources and jars, and starts it.
+"""Compiles a peer's Java job with the JDK that runs it, and starts it.
+
+The job is compiled once per version of sources and jars.
 
 Promise: the folder of the classes is complete or absent. Failure modes (`MissingEnvironment`): the Java that was found
 has no compiler, or the sources do not compile. The error then has the compiler's messages.
@@ -57,7 +59,10 @@ class JavaJob:
     main: str
 
     def command(self, java: Java, options: Sequence[str]) -> list[str]:
-        """Returns the command of an attempt without its settings file; fetches and compiles what is missing."""
+        """Returns the command of an attempt without its settings file.
+
+        Fetches and compiles the files that are missing.
+        """
         class_path = jars(self.bundle)
         classes = self.compiled(java, class_path)
         names = ":".join(map(str, (classes, *class_path)))
@@ -109,9 +114,9 @@ class JavaJob:
 def start(
     command: Sequence[str], name: str, settings_of: Callable[[PipelineConfig], dict[str, Any]], config: PipelineConfig
 ) -> list[str]:
-    """Writes an attempt's settings as `name`.json into its run folder; returns the attempt's command.
+    """Writes an attempt's settings as `name`.json into its run folder.
 
-    The attempt's temporary files are below the run folder, too.
+    Returns the attempt's command. The attempt's temporary files are below the run folder, too.
     """
     path = config.record / f"{name}.json"
     path.write_text(json.dumps(settings_of(config), indent=1))
@@ -120,7 +125,10 @@ def start(
 
 
 def shared_settings(config: PipelineConfig) -> dict[str, Any]:
-    """Returns the settings that an attempt of every engine has, as `JobSettings.java` reads them."""
+    """Returns the settings that an attempt of every engine has.
+
+    `JobSettings.java` reads them.
+    """
     return {
         "bootstrapServers": config.bootstrap_servers,
         "inputTopic": config.input_topic,

@@ -85,7 +85,9 @@ LOADS: Mapping[str, Mapping[str, Any]] = {
 
 
 def cells(rows: Sequence[Row], rounds: int, seed: int) -> Iterator[Cell]:
-    """Yields the runs, round by round, so each figure of a row has neighbours of the same time in every other row.
+    """Yields the runs, round by round.
+
+    Therefore each figure of a row has neighbours of the same time in every other row.
 
     The runs of a round have one seed: the same events, and the same draws of the times of kills. Every second round
     runs backwards, so a machine that becomes slower disadvantages no row.

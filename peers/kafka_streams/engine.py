@@ -1,4 +1,7 @@
-"""Starts Kafka Streams as the engine of a run: a JVM that continues from the offsets of its consumer group."""
+"""Starts Kafka Streams as the engine of a run.
+
+The engine is a JVM that continues from the offsets of its consumer group.
+"""
 
 from __future__ import annotations
 

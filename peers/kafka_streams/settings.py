@@ -1,4 +1,4 @@
-"""Computes every setting of the Kafka Streams job that differs from a default, with its reason.
+"""Computes every setting of the Kafka Streams job that is no default, with its reason.
 
 A report contains all of them.
 
@@ -63,7 +63,9 @@ def described(cell: Cell, variant: Variant) -> dict[str, Any]:
 
 
 def check(cell: Cell) -> None:
-    """Checks what Streams checks at its start (`StreamsConfig.verifyEOSTransactionTimeoutCompatibility`).
+    """Checks the transaction time-out, as Streams does at its start.
+
+    The check there is `StreamsConfig.verifyEOSTransactionTimeoutCompatibility`.
 
     Raises:
         UserError: a transaction would time out before its commit (exit code 2).
