@@ -89,7 +89,10 @@ print(json.dumps([found, took_s, use.ru_utime + use.ru_stime, peak]))
 
 
 def write_record(folder: Path, sessions: int, record_bytes: int = 0) -> None:
-    """Writes the record of a run that delivered every row exactly once; its events have `record_bytes` at least."""
+    """Writes the record of a run that delivered every row exactly once.
+
+    The events have at least `record_bytes` bytes.
+    """
     ledger = plan_load(LoadConfig("localhost:9092", "input", RATE, sessions, folder / "ledger", seed=1),
                        lambda: STARTED_US)  # fmt: skip
     partition, offset = positions(ledger.session)
@@ -203,7 +206,10 @@ def as_bytes(text: str | bytes) -> bytes:
 
 
 def measured(auditor: str, folder: Path) -> tuple[int, float, float, int]:
-    """Audits a record in a fresh process; returns the findings, seconds, CPU seconds and bytes of memory."""
+    """Audits a record in a fresh process.
+
+    Returns the findings, seconds, CPU seconds and bytes of memory.
+    """
     command = [sys.executable, "-c", MEASURED.format(auditor=auditor), str(folder)]
     found, took_s, cpu_s, peak = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return found, took_s, cpu_s, peak

@@ -1,4 +1,6 @@
-"""Lists every message with which a pipeline can end, each with its exit code, in docs/messages.md.
+"""Lists every message with which a pipeline can end, in docs/messages.md.
+
+Each message comes with its exit code.
 
     python -m tools.endings
 
@@ -79,7 +81,10 @@ Under at-most-once, the message of a failed write ends in another way:
 
 @dataclass(frozen=True, order=True)
 class Ending:
-    """One message: the exit code (a key of SECTIONS), the file or table, the kind of error, the text."""
+    """One message with which a pipeline can end.
+
+    The fields are the exit code (a key of SECTIONS), the file or table, the kind of error, and the text.
+    """
 
     code: str
     place: str
@@ -123,7 +128,10 @@ def _in_file(place: str, tree: ast.Module) -> Iterator[Ending]:
 
 
 def _kinds(call: ast.Call, function: ast.AST) -> set[str]:
-    """Returns the kinds of error that a call may make; `kind(..)` is any that its function names for it."""
+    """Returns the kinds of error that a call may make.
+
+    `kind(..)` stands for every kind that its function names for it.
+    """
     name = call.func.id if isinstance(call.func, ast.Name) else ""
     if name in KINDS:
         return {name}
@@ -139,7 +147,10 @@ def _kinds(call: ast.Call, function: ast.AST) -> set[str]:
 
 
 def _not_messages(tree: ast.Module) -> Iterator[ast.AST]:
-    """Yields docstrings, constants of modules, and the texts of log lines, assertions, SQL and declared guarantees."""
+    """Yields the nodes of the source that hold no message.
+
+    They are docstrings, constants of modules, and the texts of log lines, assertions, SQL and declared guarantees.
+    """
     for node in tree.body:
         if isinstance(node, ast.Assign | ast.AnnAssign):
             yield from ast.walk(node)

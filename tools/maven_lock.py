@@ -103,7 +103,10 @@ BUNDLES = {
 
 
 def write_locks(bundles: Mapping[str, Bundle], locks: Path) -> None:
-    """Resolves every bundle against Maven Central and writes `<bundle>.lock.toml` into the folder `locks`."""
+    """Resolves every bundle against Maven Central, and writes its lock file.
+
+    The file is `<bundle>.lock.toml` in the folder `locks`.
+    """
     shipped = _shipped_with_pyspark()
     with tempfile.TemporaryDirectory() as folder:
         context = MavenContext(repo_cache=Path(folder), remote_repos={"central": MAVEN_CENTRAL}, timeout=60)

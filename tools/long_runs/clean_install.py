@@ -61,7 +61,10 @@ def install(folder: Path, pyspark: str) -> Path:
 
 
 def import_s(python: Path, module: str) -> float:
-    """Returns the median time of an import, each in a fresh process, after one that fills the disk's cache."""
+    """Returns the median time of an import, in s.
+
+    Each import runs in a fresh process. An import before them fills the disk's cache.
+    """
     taken = [float(_run(python, "-I", "-c", TIMED.format(module))) for _ in range(STARTS + 1)]
     return statistics.median(taken[1:])
 
@@ -77,7 +80,10 @@ def _megabytes(folder: Path) -> float:
 
 
 def _run(*command: str | Path, cwd: Path | None = None) -> str:
-    """Runs a command, with its temporary files in `cwd` too: pip leaves large ones when it is killed."""
+    """Runs a command, with its temporary files in `cwd`, too.
+
+    A killed pip leaves large temporary files.
+    """
     environment = {**clean(), **({} if cwd is None else {"TMPDIR": str(cwd)})}
     with subprocess.Popen(
         list(map(str, command)), cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

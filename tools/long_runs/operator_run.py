@@ -1,4 +1,6 @@
-"""Runs one cell while an operator changes its servers: restarts, deleted groups, settings, full slots, garbage.
+"""Runs one cell while an operator changes its servers.
+
+The changes are restarts, deleted groups, settings, full slots, and garbage.
 
     python -m tools.long_runs.operator_run [--minutes 30] [--seed 1] [--sink kafka] [--rate 2000]
         [--every 30] [--only NAME ...]
@@ -7,9 +9,9 @@ Takes the given minutes, plus two to five for start, last rows and audit.
 
 None of these operations is a fault at a failpoint: they come at fixed intervals, whatever the pipeline does. The seed
 decides their order and their choices. The run itself, its audit and its report are those of `oncebench run`. At the end
-it prints the report, each operation with its time, each death of the pipeline with its last words, and the longest time
-without a committed batch. Exit code: that of `oncebench run`; 130 after Ctrl-C or SIGTERM. Before the load, and after a
-second Ctrl-C, there is one sentence and no report.
+it prints the report, and each operation with its time. It also prints each death of the pipeline with its last words,
+and the longest time without a committed batch. Exit code: that of `oncebench run`; 130 after Ctrl-C or SIGTERM. Before
+the load, and after a second Ctrl-C, there is one sentence and no report.
 
 Promise: each operation is undone HOLD_S later, and at the end of the load at the latest. The next one waits for that.
 Failure mode: an operation that fails by itself is printed with its error, and the run goes on. What cannot be undone is
@@ -283,7 +285,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> Report:
-    """Runs the cell, prints what happened, and returns the report. Everything that it started is gone at the end."""
+    """Runs the cell, prints what happened, and returns the report.
+
+    Everything that it started is gone at the end.
+    """
     count = int(options.minutes * 60 / options.every)
     sessions = round(options.rate * options.minutes * 60 / 100)
     cell = Cell(options.sink, "exactly-once", "two-phase", rate=options.rate, sessions=sessions, seed=options.seed)

@@ -1,12 +1,17 @@
-"""Compares an output with what was sent, without any code of the project: confluent-kafka, psycopg and sets.
+"""Compares an output with what was sent, without any code of the project.
+
+The tool uses confluent-kafka, psycopg and sets.
 
     python -I tools/long_runs/plain_count.py SENT kafka SERVERS TOPIC
     DSN=... python -I tools/long_runs/plain_count.py SENT postgres TABLE
 
 Takes seconds. SENT is a file with one line per order: the value of its record, as Kafka acknowledged it. The topic is
-read by a plain consumer with `isolation.level=read_committed`, the table by one SELECT. Exit code: 0 if each order is
-there once and nothing else is, 3 if an order is lost or was never sent, 4 if orders are only duplicated, 1 if the
-output cannot be read.
+read by a plain consumer with `isolation.level=read_committed`, the table by one SELECT. Exit codes:
+
+- 0: each order is there once, and nothing else is.
+- 1: the output cannot be read.
+- 3: an order is lost or was never sent.
+- 4: orders are only duplicated.
 """
 
 from __future__ import annotations
@@ -27,7 +32,7 @@ ANSWER_S = 60.0  # for one request; a busy broker was seen to take 36 s
 
 
 def count(sent: Iterable[str], read: Iterable[str]) -> dict[str, int]:
-    """Returns how many orders were sent and read, and how many of them are lost, duplicated, or were never sent."""
+    """Returns how many orders were sent, read, lost, duplicated, or never sent."""
     expected, found = Counter(sent), Counter(read)
     return {
         "sent": expected.total(),
@@ -39,7 +44,10 @@ def count(sent: Iterable[str], read: Iterable[str]) -> dict[str, int]:
 
 
 def in_topic(servers: str, topic: str) -> Iterator[str]:
-    """Yields the value of each record that a committed reader is shown, up to the first open transaction."""
+    """Yields the value of each record that a committed reader receives.
+
+    The reader receives the records up to the first open transaction.
+    """
     consumer = Consumer({
         "bootstrap.servers": servers, "group.id": "plain-count", "enable.auto.commit": False,
         "isolation.level": "read_committed", "enable.partition.eof": True,

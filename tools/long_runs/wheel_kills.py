@@ -1,4 +1,6 @@
-"""Installs the wheel outside the checkout, kills the documented jobs again and again, and counts their output.
+"""Kills the documented jobs again and again, and counts their output.
+
+The tool installs the wheel outside the checkout first.
 
     python -m tools.long_runs.wheel_kills [--kills 50] [--sink kafka postgres both-queries] [--seed 28]
         [--pyspark 4.2.0] [--guarantee exactly-once]
@@ -69,7 +71,10 @@ POLL_S = 0.05
 
 
 class Load(threading.Thread):
-    """Sends numbered orders at a steady rate until it is stopped; keeps those that Kafka acknowledged."""
+    """Sends numbered orders at a steady rate until it is stopped.
+
+    It keeps the orders that Kafka acknowledged.
+    """
 
     def __init__(self, servers: str) -> None:
         super().__init__(daemon=True)
@@ -118,7 +123,10 @@ class Job:
         )
 
     def newest(self, log: str) -> dict[str, int]:
-        """The newest batch in the offset log or commit log of each query, by the name of its checkpoint."""
+        """Returns the newest batch of each query in its offset log or commit log.
+
+        The key is the name of the query's checkpoint.
+        """
         found: dict[str, int] = {}
         for path in self.folder.glob(f"state/*/{log}/*"):
             if path.name.isdigit():
@@ -153,7 +161,10 @@ def documented_jobs() -> dict[str, str]:
 
 
 def exchanged(job: str, lines: str) -> str:
-    """Returns a job whose lines are replaced by the statements of the same name: same variable, or same import."""
+    """Returns a job whose lines are replaced by statements.
+
+    A statement replaces the line of the same name: the same variable, or the same import.
+    """
     code = job.splitlines()
     for statement in ast.parse(lines).body:
         line = ast.get_source_segment(lines, statement) or ""
@@ -173,7 +184,10 @@ def planned(seed: int, kills: int) -> list[tuple[bool, float]]:
 
 
 def kill(job: Job, starting: bool, after_s: float) -> tuple[dict[str, int], dict[str, int]]:
-    """Starts and kills the job once; returns the batches that it committed, and those that it left open."""
+    """Starts and kills the job once.
+
+    Returns the batches that the job committed, and those that it left open.
+    """
     before = job.newest("commits")
     with job.start() as running:
         if not starting:
@@ -235,7 +249,10 @@ def run(name: str, job: Job, kafka: Kafka, dsn: str, plan: Sequence[tuple[bool, 
 def kill_jobs(
     folder: Path, python: Path, names: Sequence[str], plan: Sequence[tuple[bool, float]], spark: str, guarantee: str
 ) -> bool:
-    """Kills each job by the plan, on servers of its own below `folder`. Returns whether all counts are as promised."""
+    """Kills each job by the plan, on servers of its own below `folder`.
+
+    Returns whether all counts are as promised.
+    """
     java, kept, jobs = find_java(), [], documented_jobs()
     expected = DUPLICATED if guarantee == AT_LEAST_ONCE else 0
     for name in names:
@@ -254,9 +271,10 @@ def kill_jobs(
 
 @contextmanager
 def own_folder() -> Iterator[Path]:
-    """Makes a temporary folder. Ctrl-C and SIGTERM end the block with KeyboardInterrupt, and remove the folder.
+    """Makes a temporary folder, and removes it after Ctrl-C or SIGTERM.
 
-    The exception passes the inner `with` blocks first, which end the children that they have started.
+    Both end the block with KeyboardInterrupt. The exception passes the inner `with` blocks first, which end the
+    children that they have started.
     """
 
     def stop(_number: int, _frame: FrameType | None) -> None:
