@@ -120,7 +120,10 @@ class Workspace:
         return found
 
     def leftovers(self) -> list[str]:
-        """Every file of the sink or the journal that is neither visible, nor a note, nor a journal entry."""
+        """Returns every leftover file of the sink or the journal.
+
+        A leftover is neither visible, nor a note, nor a journal entry.
+        """
         visible = names_in(self.output) | {f".oncebench-{SINK_ID}.{note}.json" for note in ("driver", "claimed")}
         sink = [path for path in self.output.rglob("*") if path.is_file() and path.name not in visible]
         journal = [path for path in (self.checkpoint / "journal").iterdir() if path.name.startswith(".")]

@@ -1,4 +1,6 @@
-"""`python proofs/mutants/mutation_run.py [FILE...]`: tests the mutants of the auditor's files, or of these files.
+"""`python proofs/mutants/mutation_run.py [FILE...]`: tests the mutants of files.
+
+Without FILE, they are the auditor's files.
 
 Promise:
 
@@ -62,7 +64,7 @@ class Loop:
         self.kills: Counter[tuple[str, str]] = Counter()
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Finds which tests run which function, then tries the mutants of a file after those of another.
+        """Finds which tests run which function, then tries the mutants of one file after another.
 
         Raises:
             pytest.UsageError: a test file could not be collected, or a test fails on the unchanged code.
@@ -182,7 +184,10 @@ def passes(session: pytest.Session, test: pytest.Item) -> bool:
 
 
 def main(wanted: Sequence[str]) -> int:
-    """Makes the mutants and tries those of the files in `wanted`, or of each file without a stored outcome."""
+    """Makes the mutants and tries those of the files in `wanted`.
+
+    If `wanted` is empty, it tries the mutants of each file without a stored outcome.
+    """
     Path("mutants").mkdir(exist_ok=True)
     set_mutant_under_test("mutant_generation")
     with redirect_stdout(io.StringIO()):

@@ -1,4 +1,6 @@
-"""`python proofs/mutants/mutation_score.py [--survivors]`: prints the outcomes of the auditor's mutants as a table.
+"""`python proofs/mutants/mutation_score.py [--survivors]`: prints a table of outcomes.
+
+The outcomes are those of the auditor's mutants.
 
 Promise: a file whose present content was not tried has no figures, so an interrupted run does not look better than it
 is. `--survivors` also prints the changed lines of each survivor.

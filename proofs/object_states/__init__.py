@@ -1,1 +1,4 @@
-"""Object stores: checks what kills, lost answers, late puts and second drivers leave of a journal without a disk."""
+"""Object stores: checks a journal without a disk after each disturbance.
+
+The disturbances are kills, lost answers, late puts and second drivers.
+"""

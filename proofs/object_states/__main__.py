@@ -15,7 +15,10 @@ from proofs.object_states.variants import GROUPS
 @click.option("--only", default="", help="Search only the variants whose name contains this text.")
 @click.option("--every", type=click.IntRange(1), default=1, help="Judge one of this many cases.")
 def main(only: str, every: int) -> None:
-    """Disturb a driver at every request to an object store, and look for a case that breaks a guarantee."""
+    """Disturb a driver at every request to an object store.
+
+    The search looks for a case that breaks a guarantee.
+    """
     surprises = 0
     for group, variants in GROUPS.items():
         click.echo(f"\n== {group}")

@@ -1,4 +1,6 @@
-"""Kills, lost answers, late puts and a second driver at every request of a driver, each with what follows.
+"""Disturbs a driver at each of its requests, and judges what follows.
+
+The disturbances are kills, lost answers, late puts and a second driver.
 
 Promise: if the search finds nothing, then no such disturbance breaks the guarantee for a reader, or keeps a successor
 from finishing. Each case starts from the same state: batch 0 is done, and batch 1 comes.
@@ -43,7 +45,10 @@ MEMORY = Path("/dev/shm")  # noqa: S108  (fsync costs nothing there)
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules of the store that are broken on purpose, see `oncebench.delivery.stores.interface`."""
+    """The rules of the store that are broken on purpose.
+
+    See `oncebench.delivery.stores.interface`.
+    """
 
     ignores_condition: bool = False
     list_lags: bool = False
@@ -166,7 +171,10 @@ def _killed(bench: Bench, cut: Cut) -> Wrong:
 
 
 def _after_a_kill(bench: Bench) -> Wrong:
-    """Judges after a kill. A successor that meets a late put stops as for another driver; the next one finishes."""
+    """Judges after a kill.
+
+    A successor that meets a late put stops as for another driver. The next successor finishes.
+    """
     if bench.objects.pending:
         with suppress(PipelineError):
             bench.attempt(Client(bench.objects), LATER)

@@ -41,7 +41,10 @@ class Variant:
     expected: frozenset[str] = frozenset()
 
     def run(self, every: int = 1) -> Found:
-        """Runs the search, and judges one of `every` cases; with expected anomalies, until they have occurred."""
+        """Runs the search, and judges one of `every` cases.
+
+        With expected anomalies, the search ends when they have occurred.
+        """
         kind = FORMATS["files-jsonl"][0]
         with self.client():
             pipeline = Pipeline(kind, choose(kind, self.guarantee, None))
