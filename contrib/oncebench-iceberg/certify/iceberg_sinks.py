@@ -96,7 +96,10 @@ def plain_append(df: DataFrame, _batch_id: int) -> None:
 
 
 def checked_append(df: DataFrame, batch_id: int) -> None:
-    """Sets a property in the commit that appends the rows, and appends no batch that the property names."""
+    """Appends a batch, and names it in a property of the table in the same commit.
+
+    Appends no batch that the property names already.
+    """
     with closing(_catalog()) as catalog:
         table = catalog.create_table_if_not_exists(TABLE, to_arrow_schema(df.schema))
         rows = df.toArrow()

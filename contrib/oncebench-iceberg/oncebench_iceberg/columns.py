@@ -76,7 +76,10 @@ def _with_inner(kind: DataType) -> Iterator[DataType]:
 
 
 def _has_no_form(kind: DataType) -> bool:
-    """Whether Iceberg lacks a type that Spark converts to Arrow: some become structs, and Parquet has no empty one."""
+    """Returns whether Iceberg lacks a type that Spark converts to Arrow.
+
+    Some of these types become structs, and Parquet has no empty struct.
+    """
     return kind.typeName() in _AS_STRUCTS or (isinstance(kind, StructType) and not kind.fields)
 
 

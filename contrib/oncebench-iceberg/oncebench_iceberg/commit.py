@@ -1,4 +1,4 @@
-"""Commits to a table with fencing: a driver that was replaced by a successor commits nothing.
+"""Commits to a table with fencing: a driver replaced by a successor commits nothing.
 
 pyiceberg retries a failed append by itself, on the newest snapshot, and does not read the marker. So a stopped driver
 that continues would append the batch of its successor again. Therefore this module stages a commit anew for each try:
@@ -73,7 +73,7 @@ Found = TypeVar("Found")
 
 
 class Unanswered(Exception):
-    """No try of a commit or load got through within LIMIT_S; the last commit may be in the table."""
+    """No try of a commit or load got through in LIMIT_S; the last commit may be in the table."""
 
 
 @dataclass
@@ -166,7 +166,10 @@ class Commits:
         return _repeated(once)
 
     def _load(self) -> Table:
-        """Returns the newest state. The metadata grows with the table, so it is not read again if it is the same."""
+        """Returns the newest state.
+
+        The metadata grows with the table, so it is not read again if it is the same.
+        """
         known, self._newest = self._newest, None  # an error below or in the commit must not leave an old state
         if known is not None and self.catalog.place.unchanged(known.metadata_location):
             return known
@@ -202,7 +205,7 @@ class Commits:
         return cast("TableMetadata", staging.metadata)
 
     def _marker_left(self, table: TableMetadata, snapshot: int) -> dict[str, str]:
-        """Returns the marker that a start sets, because a rollback has taken the noted batch; else nothing.
+        """Returns the marker that a start sets after a rollback of the noted batch; else nothing.
 
         Snapshots may expire behind the start's own. Then the noted marker would count again.
         """
@@ -218,7 +221,7 @@ class Commits:
         return table
 
     def _stop_unless_ours(self, table: TableMetadata) -> None:
-        """Raises unless the sink_id's notes and the table's form are those that this driver has read or written."""
+        """Raises if others have changed the sink_id's notes or the table's form."""
         if self._table is None:
             self._refuse_newer(table)
             return
@@ -297,7 +300,7 @@ class _Step:
 
     @property
     def made(self) -> tuple[int, int] | None:
-        """Id and sequence number of the snapshot of the last try, or of the try that is in the table."""
+        """Id and sequence number of the snapshot of the last try, or of the try in the table."""
         return next(reversed(self._sequence.items()), None)
 
     def tried(self, producer: _FastAppendFiles | None, properties: dict[str, str], sequence: int) -> None:
@@ -318,7 +321,10 @@ class _Step:
             self._last = None
 
     def is_in(self, table: TableMetadata) -> bool:
-        """Whether a try is in the table: its snapshot, or the last try's properties if that snapshot has expired."""
+        """Returns whether a try is in the table.
+
+        Its snapshot shows that, or the last try's properties if that snapshot has expired.
+        """
         for snapshot, properties in self._tries.items():
             if table.snapshot_by_id(snapshot):
                 self.written = properties  # an earlier try may have arrived late
@@ -327,7 +333,10 @@ class _Step:
         return bool(self.written) and all(table.properties.get(key) == text for key, text in self.written.items())
 
     def clean_up(self) -> None:
-        """Removes the manifests of refused tries. They are not in the table, see `is_in`, and cannot get there."""
+        """Removes the manifests of refused tries.
+
+        They are not in the table, see `is_in`, and cannot get there.
+        """
         while self._refused:
             self._refused.pop()._clean_all_uncommitted()
 
@@ -336,7 +345,7 @@ _RETENTION = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
 
 
 def _with_retention(updates: tuple[TableUpdate, ...], table: TableMetadata) -> tuple[TableUpdate, ...]:
-    """Keeps how long the branch keeps its snapshots: pyiceberg's own update of a branch would remove that."""
+    """Keeps the branch's retention of snapshots, which pyiceberg's own update would remove."""
     main = table.refs.get(MAIN_BRANCH)
     if main is None:
         return updates
@@ -345,7 +354,7 @@ def _with_retention(updates: tuple[TableUpdate, ...], table: TableMetadata) -> t
 
 
 def _append(transaction: Transaction) -> _FastAppendFiles:
-    """Returns a new snapshot, which merges small manifests unless the table's property forbids it.
+    """Returns a new snapshot, which merges small manifests unless a table property forbids it.
 
     Every commit writes the list of all manifests, and adds one. By Iceberg's specification a table merges them;
     pyiceberg does so only if the property is true.

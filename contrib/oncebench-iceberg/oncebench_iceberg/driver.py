@@ -150,7 +150,10 @@ class IcebergSink(Sink):
             raise not_claimed(_cause(error, marked=False), f"{where}: {first_line(error)}", batch) from error
 
     def unacknowledged_writer(self) -> Append:
-        """See `Sink.unacknowledged_writer`: the marker shows a commit with a lost answer whose snapshot has expired."""
+        """Returns the writer for at-most-once, see `Sink.unacknowledged_writer`.
+
+        The marker shows a commit with a lost answer whose snapshot has expired.
+        """
         return Append(self._started, marked=True)
 
     def acknowledged_writer(self) -> Append:

@@ -65,7 +65,10 @@ class Staged:
 
 
 def access_of(io: FileIO) -> dict[str, str]:
-    """Returns the settings of a table's files that a task needs, keys and tokens too; empty for local files."""
+    """Returns the settings of a table's files that a task needs, keys and tokens too.
+
+    They are empty for local files.
+    """
     return {name: text for name, text in io.properties.items() if name.startswith(_ACCESS) and isinstance(text, str)}
 
 
@@ -147,7 +150,10 @@ class _WriteFiles:
 
 
 class _NullsKept(pyiceberg_arrow.ArrowProjectionVisitor):  # type: ignore[misc]  # mypy sees no types of pyarrow
-    """pyiceberg builds a list or map of structs anew, and a null becomes an empty one (apache/iceberg-python #3833)."""
+    """Keeps nulls in lists and maps of structs.
+
+    pyiceberg builds such a list or map anew, and a null becomes an empty one (apache/iceberg-python #3833).
+    """
 
     def list(self, list_type: ListType, list_array: pa.Array | None, value_array: pa.Array | None) -> pa.Array | None:
         return _with_nulls_of(list_array, super().list(list_type, list_array, value_array))
@@ -170,7 +176,10 @@ _LOCK = Lock()
 
 @contextmanager
 def _nulls_kept() -> Iterator[None]:
-    """Lets pyiceberg write with `_NullsKept`. A worker process runs one task at a time, so the lock costs nothing."""
+    """Lets pyiceberg write with `_NullsKept`.
+
+    A worker process runs one task at a time, so the lock costs nothing.
+    """
     with _LOCK:
         usual = pyiceberg_arrow.ArrowProjectionVisitor
         pyiceberg_arrow.ArrowProjectionVisitor = _NullsKept

@@ -105,7 +105,10 @@ def noted_in(table: TableMetadata, keys: Keys) -> Marker | None:
 
 
 def is_behind(table: TableMetadata, snapshot: int, sequence: int) -> bool:
-    """Whether the newest snapshot has come after this one, as far as the snapshots that are left show."""
+    """Returns whether the newest snapshot has come after this one.
+
+    The answer depends on the snapshots that are left.
+    """
     oldest: Snapshot | None = None
     for each in ancestors_of(table.current_snapshot(), table):
         if each.snapshot_id == snapshot:

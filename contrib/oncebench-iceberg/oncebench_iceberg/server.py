@@ -92,7 +92,10 @@ _XML = """<?xml version="1.0"?>
 
 
 class RestCatalogServer:
-    """A catalog that the suite started, with its files in `folder`. `start_rest_catalog` makes it."""
+    """A catalog that the suite started, with its files in `folder`.
+
+    `start_rest_catalog` makes it.
+    """
 
     def __init__(self, folder: Path, log: Path, java: Java, warehouse: Warehouse) -> None:
         self.log, self._warehouse = log, warehouse
@@ -120,7 +123,10 @@ class RestCatalogServer:
         return self._child is not None and self._child.alive
 
     def start(self) -> None:
-        """Starts it and returns when it answers; again at the same port. Raises `UserError` if it does not start."""
+        """Starts the catalog and returns when it answers.
+
+        A further start uses the same port again. Raises `UserError` if the catalog does not start.
+        """
         again = bool(self.port)
         for attempt in range(1, _STARTS + 1):
             if not again:

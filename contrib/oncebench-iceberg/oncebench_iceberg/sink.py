@@ -1,4 +1,6 @@
-"""The Iceberg sinks for the registry: `iceberg` in a local warehouse, `iceberg-rest` in a REST catalog.
+"""The Iceberg sinks for the registry.
+
+The sink `iceberg` is in a local warehouse, and `iceberg-rest` in a REST catalog.
 
 Both are one sink. A job that names a REST catalog may use either kind.
 

@@ -1,4 +1,7 @@
-"""The Iceberg sink in the suite: a table per run, in a warehouse of its own or in a REST catalog, and a reader."""
+"""The Iceberg sink in the suite: a table per run, and a reader.
+
+The table is in a warehouse of its own, or in a REST catalog.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Reads an Iceberg table with DuckDB's own extension, and prints its rows as JSON lines in a fixed order.
+"""Reads an Iceberg table with DuckDB's own extension, and prints its rows.
+
+The rows are JSON lines in a fixed order.
 
     python -m venv /tmp/duckdb
     /tmp/duckdb/bin/pip install duckdb==1.5.5 duckdb-extension-iceberg==1.5.5 duckdb-extension-avro==1.5.5

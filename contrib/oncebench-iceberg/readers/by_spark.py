@@ -1,4 +1,6 @@
-"""Reads an Iceberg table with Spark and Iceberg's runtime, and prints its rows as JSON lines in a fixed order.
+"""Reads an Iceberg table with Spark and Iceberg's runtime, and prints its rows.
+
+The rows are JSON lines in a fixed order.
 
 There is no Iceberg runtime for Spark 4.2, so this needs Spark 4.0 in an environment of its own:
 

@@ -1,4 +1,7 @@
-"""Where the newest metadata file of a table is. The scripts of this folder share it; it needs nothing but Python."""
+"""Finds the newest metadata file of a table.
+
+The scripts of this folder share this module. It needs nothing but Python.
+"""
 
 import sqlite3
 import sys

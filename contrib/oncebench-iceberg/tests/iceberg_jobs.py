@@ -1,4 +1,7 @@
-"""A Spark job with an Iceberg table as a process of its own, which can kill itself (SIGKILL) around a commit."""
+"""A Spark job with an Iceberg table, as a process of its own.
+
+The job can kill itself (SIGKILL) around a commit.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,9 @@ writer.trigger(availableNow=True).start().awaitTermination()
 
 
 def run_job(folder: Path, killed: str = "", uri: str = "", look: Callable[[], None] = lambda: None) -> tuple[int, str]:
-    """Runs the job until its input is read, or until it is killed; returns its exit code and its messages.
+    """Runs the job until its input is read, or until it is killed.
+
+    Returns the job's exit code and its messages.
 
     Args:
         folder: of input, checkpoint and log.

@@ -52,7 +52,10 @@ def sent_twice(forward: Forward) -> Answer:
 
 
 class RestProxy(ThreadingHTTPServer):
-    """Forwards requests to a catalog. `commits` has what to do with the next commits; others are forwarded."""
+    """Forwards requests to a catalog.
+
+    `commits` has the actions for the next commits. Other requests are forwarded.
+    """
 
     daemon_threads = True
 

@@ -1,4 +1,7 @@
-"""A job that is killed (SIGKILL) after a commit, and a table that other programs change before the restart."""
+"""A job that is killed (SIGKILL) after a commit.
+
+Other programs change its table before the restart.
+"""
 
 from __future__ import annotations
 

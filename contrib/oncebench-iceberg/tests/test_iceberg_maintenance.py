@@ -1,4 +1,6 @@
-"""A table that Spark 4.0 and Iceberg's runtime maintain while the job is down, and while a batch is open.
+"""A table that Spark 4.0 and Iceberg's runtime maintain.
+
+They maintain it while the job is down, and while a batch is open.
 
 The maintenance script needs Spark 4.0 in an environment of its own: see the docstring of `readers/by_spark.py`.
 ONCEBENCH_SPARK40 names the environment's folder, with Iceberg's runtime as a jar in it.

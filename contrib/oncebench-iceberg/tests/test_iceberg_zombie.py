@@ -1,4 +1,7 @@
-"""A driver that is stopped (SIGSTOP) before its commit, and continues after its successor has committed."""
+"""A driver that is stopped (SIGSTOP) before its commit.
+
+It continues after its successor has committed.
+"""
 
 from __future__ import annotations
 

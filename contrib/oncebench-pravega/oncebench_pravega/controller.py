@@ -79,7 +79,9 @@ _SIGN = 1 << 63
 
 
 class ControllerError(Exception):
-    """The controller refused a request, failed, or gave no answer; it may have executed the request or not.
+    """The controller refused a request, failed, or gave no answer.
+
+    It may have executed the request or not.
 
     Attributes:
         call: the request.
@@ -103,7 +105,10 @@ class Stream:
 
     @classmethod
     def named(cls, text: str) -> Stream:
-        """Returns the stream of a text `scope/stream`. Raises `RefusedStart` if the text has another form."""
+        """Returns the stream of a text `scope/stream`.
+
+        Raises `RefusedStart` if the text has another form.
+        """
         scope, _, name = text.partition("/")
         if not scope or not name or "/" in name:
             raise RefusedStart(f"{text!r} is not a Pravega stream. Name the scope and the stream: SCOPE/STREAM.")

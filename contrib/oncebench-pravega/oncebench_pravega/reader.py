@@ -54,7 +54,10 @@ class _Segment:
 
 
 class StreamFollower:
-    """Follows a stream, by the controller at `where`, and returns its new events; `key`: a row's key."""
+    """Follows a stream, by the controller at `where`, and returns its new events.
+
+    `key`: the field of an event with the row's key.
+    """
 
     def __init__(self, where: str, stream: Stream, key: str) -> None:
         self._where, self._stream, self._key = where, stream, key

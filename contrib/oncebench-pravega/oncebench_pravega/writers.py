@@ -1,4 +1,6 @@
-"""The code of the Pravega sink that runs in tasks: writes a partition as events of one segment.
+"""The code of the Pravega sink that runs in tasks.
+
+It writes a partition as events of one segment.
 
 Promise: `write` returns when the store has acknowledged every event. A transaction then stays open until the driver
 ends it.
@@ -171,7 +173,10 @@ class EventWriter:
 
 
 def _events(task: TaskView, rows: pa.RecordBatch) -> Iterator[bytes]:
-    """Yields the values of rows. A row that cannot become an event ends the job, because no reader would see it."""
+    """Yields the values of rows.
+
+    A row that cannot become an event ends the job, because no reader would see it.
+    """
     for key, value, _ in records_of(rows):
         if value is None:
             raise failure(_NO_VALUE, f"{_named(task, key)} has no value")

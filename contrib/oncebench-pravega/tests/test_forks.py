@@ -1,4 +1,7 @@
-"""A process with a connection to a controller starts other programs, as PySpark starts its JVM."""
+"""A process with a connection to a controller starts other programs.
+
+PySpark starts its JVM in the same way.
+"""
 
 from __future__ import annotations
 

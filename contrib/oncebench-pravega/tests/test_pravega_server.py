@@ -1,4 +1,7 @@
-"""The Pravega sink on a real server: a worker killed after pre-commit, a lease that runs out, refusals, the service."""
+"""The Pravega sink on a real server.
+
+The tests cover a worker killed after pre-commit, a lease that runs out, refusals, and the service.
+"""
 
 from __future__ import annotations
 

@@ -25,7 +25,10 @@ def import_pyiceberg() -> None:
 
 
 def _of_configuration() -> tuple[type[Exception], ...]:
-    """Returns the errors that reading the file may raise. Called only after an error: the import is slow."""
+    """Returns the errors that reading the file may raise.
+
+    The function is called only after an error, because the import is slow.
+    """
     from strictyaml import YAMLError  # noqa: PLC0415
 
     return YAMLError, ValueError, OSError

@@ -79,7 +79,10 @@ def first_line(error: BaseException) -> str:
 
 
 def cause_of(error: BaseException) -> Cause:
-    """Returns what is known about an error of a disk, an object store, the catalog's file, or a REST catalog."""
+    """Returns the cause of an error, as far as it is known.
+
+    The error is one of a disk, an object store, the catalog's file, or a REST catalog.
+    """
     if isinstance(error, requests.RequestException):  # an OSError without errno
         # pyiceberg converts the catalog's own answers, so this error comes from the login server.
         return _LOGIN if error.response is not None and error.response.status_code in _LOGIN_STATUS else _AWAY

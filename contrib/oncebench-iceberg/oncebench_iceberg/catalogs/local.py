@@ -87,7 +87,10 @@ class LocalPlace:
 
     @property
     def made_with(self) -> Mapping[str, str]:
-        """See `Place`. Each commit writes a file with all snapshots; without this property all these files stay."""
+        """Properties of a table that the sink makes, as in `Place`.
+
+        Each commit writes a file with all snapshots. Without this property all these files stay.
+        """
         return {TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true"}
 
     @property
@@ -116,7 +119,10 @@ def is_table(name: str) -> bool:
 
 
 def without_login(text: str) -> str:
-    """Returns a URI for a message: without everything between its scheme and its last @, which may be a login."""
+    """Returns a URI for a message, without its login.
+
+    Everything between its scheme and its last @ may be a login, and is left out.
+    """
     scheme, colon, rest = text.partition(":")
     return f"{scheme}://{rest.rpartition('@')[2].lstrip('/')}" if colon and "@" in rest else text
 

@@ -1,4 +1,7 @@
-"""Names a table and its catalog: what each kind of catalog can do, and which kind a text names."""
+"""Names a table and its catalog.
+
+The module describes what each kind of catalog can do, and finds the kind that a text names.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,10 @@ class Place(Protocol):
         """How long a reader waits before it looks again."""
 
     def unchanged(self, seen: str) -> bool:
-        """Whether the table certainly still has the metadata file `seen`; if that is empty, certainly none. Cheap."""
+        """Returns whether the table certainly still has the metadata file `seen`. Cheap.
+
+        If `seen` is empty, returns whether the table certainly has none.
+        """
 
 
 def place_of(output: Mapping[str, Any]) -> Place:

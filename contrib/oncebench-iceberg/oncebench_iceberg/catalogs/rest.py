@@ -124,7 +124,10 @@ def settings() -> Mapping[str, Any]:
 
 
 def _no_proxy() -> str:
-    """Returns the hosts to which requests go directly: the user's, and this machine, which a proxy does not reach."""
+    """Returns the hosts to which requests go directly.
+
+    They are the user's own, and this machine, which a proxy does not reach.
+    """
     own = getproxies_environment().get("no", "").strip()
     return own if own == "*" else ",".join((*own.split(","), *_THIS_MACHINE)).lstrip(",")
 

@@ -1,4 +1,6 @@
-"""Where our REST catalog keeps its tables: a local folder, or a folder of an object store with the API of S3.
+"""Where our REST catalog keeps its tables.
+
+The place is a local folder, or a folder of an object store with the API of S3.
 
 `ONCEBENCH_ICEBERG_WAREHOUSE` names the folder in the store. The catalog uses pyiceberg's settings of the store, too
 (`PYICEBERG_CATALOG__DEFAULT__S3__ENDPOINT`, and others).
@@ -48,7 +50,9 @@ class Warehouse:
 
 
 def warehouse_of(environment: Mapping[str, str], folder: Path) -> Warehouse:
-    """Returns the warehouse that a variable of the environment names, or else a local one below a folder.
+    """Returns the warehouse that a variable of the environment names.
+
+    Without the variable, it is a local warehouse below `folder`.
 
     Raises:
         MissingEnvironment: the variable does not name a folder of an object store.

@@ -1,4 +1,7 @@
-"""The sinks of `certify/` as black boxes: the sink of this package passes a scenario that pyiceberg's retries fail."""
+"""The sinks of `certify/` as black boxes.
+
+The sink of this package passes a scenario that pyiceberg's retries fail.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user's settings can do wrong, before a small server that answers as a REST catalog does."""
+"""Wrong settings of a user, with a small server that answers as a REST catalog does."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ READS = ["GET /v1/{prefix}/namespaces/{namespace}/tables/{table}"]
 
 
 class Answers(BaseHTTPRequestHandler):
-    """Answers each request by the first part of its path that has an answer: (status, JSON); others by 404."""
+    """Answers each request by the first part of its path that has an answer.
+
+    An answer is (status, JSON). Other requests get 404.
+    """
 
     answers: ClassVar[dict[str, tuple[int, object]]] = {}
 

@@ -1,4 +1,7 @@
-"""Helpers of the tests: a REST catalog whose warehouse is in a real S3-compatible server, and clients of both."""
+"""Helpers of the tests: a REST catalog, a store, and clients of both.
+
+The catalog's warehouse is in a real S3-compatible server.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The Iceberg sink in a warehouse of a real S3-compatible server, through a proxy that drops answers."""
+"""The Iceberg sink in a warehouse of a real S3-compatible server.
+
+Between them is a proxy that drops answers.
+"""
 
 from __future__ import annotations
 
