@@ -145,7 +145,7 @@ def _is_unused(name: str, value: str) -> bool:
 def _is_connection(name: str, value: str) -> bool:
     """Returns whether a setting in a file is about the connection, and all clients accept it.
 
-    Some values that Java accepts are refused by a client of ours.
+    A client of ours refuses some values that Java accepts.
     """
     if name not in _CONNECTION or (name, value) == _ONLY_JAVAS:
         return False

@@ -198,7 +198,7 @@ def _no_tls(place: str) -> Refusal:
 
 
 def _why_not_accepted(secured: ssl.SSLSocket, place: str, limit_s: float) -> Refusal | None:
-    """Returns the broker's refusal of a client's certificate under TLS 1.3; None: no refusal.
+    """Returns the broker's refusal of a client's certificate; None: no refusal.
 
     Under TLS 1.3 a broker refuses the certificate after the handshake, with its first answer.
     """
