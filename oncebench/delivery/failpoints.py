@@ -210,9 +210,9 @@ def failpoint(name: str) -> None:
 
 
 def begin_batch(path: Path, failpoints: Failpoints, batch: int) -> None:
-    """Writes the file that `failpoint` reads, and puts its path into the environment.
+    """Writes the file that `failpoint` reads, and sets its path in the environment.
 
-    This process and its children have this environment.
+    The environment is that of this process, and its children inherit it.
     """
     state = {
         "faults": [str(fault) for fault in failpoints.faults],

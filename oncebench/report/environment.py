@@ -24,7 +24,7 @@ def environment(package: str | None = None) -> dict[str, Any]:
     """Returns the machine and the versions that a figure belongs to.
 
     Args:
-        package: of the run's sink, if it is not one of ours.
+        package: the package of the run's sink, if the sink is not one of ours.
     """
     parts = _PARTS if package is None else (*_PARTS, package)
     return {

@@ -50,7 +50,7 @@ def faults_of(record: Record) -> list[dict[str, Any]]:
 def without_folder(folder: Path, text: str) -> str:
     """Returns the text with paths relative to the run folder, and without secrets.
 
-    A report must reveal neither absolute paths nor secrets.
+    A report must reveal neither the path of the run folder nor secrets.
     """
     return redacted(text.replace(f"{folder.resolve()}/", ""))
 

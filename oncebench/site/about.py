@@ -1,4 +1,4 @@
-"""The summary of the page's runs: how often each guarantee was kept, the figures' origin.
+"""Summary of the page's runs: how often each guarantee was kept, and the figures' origin.
 
 Promise: every sentence is counted from the reports. A guarantee without data has no sentence.
 """

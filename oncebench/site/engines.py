@@ -1,4 +1,4 @@
-"""The tables of engines as data: the rows of `report.tables.engines`, with commands.
+"""The tables of engines as data: the rows of `report.tables.engines`, with their commands.
 
 Each table also names where its runs ran.
 

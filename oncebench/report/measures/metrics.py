@@ -92,7 +92,7 @@ def latencies_needed(quantile: Quantile) -> int:
 
 
 def independent_latencies(report: Report) -> float | None:
-    """Returns how many latencies of a report are independent; None: an older report lacks it.
+    """Returns how many latencies of a report are independent; None: older reports lack `n`.
 
     The rows of a session are due at one time and mostly become visible together, so they count as one. In other
     workloads each row has a time of its own.
