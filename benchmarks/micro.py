@@ -23,7 +23,7 @@ class Load(_Work):
 
 
 class Pipeline(_Work):
-    """The pipeline: checks of unusual events, rows, the digest of a batch, the message that commits."""
+    """The pipeline: checks of unusual events, rows, a batch's digest, the message that commits."""
 
     def time_check(self):
         self.work.check()

@@ -1,4 +1,7 @@
-"""The command line: one file per command in `oncebench/commands`. `oncebench.program` says how it ends."""
+"""The command line: one file per command in `oncebench/commands`.
+
+See `oncebench.program` for how a command ends.
+"""
 
 from __future__ import annotations
 

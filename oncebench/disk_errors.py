@@ -1,4 +1,6 @@
-"""Turns disk failures, and paths that a program misreads, into errors that name the place and what to do.
+"""Turns disk failures into errors that name the place and what to do.
+
+The same applies to paths that a program misreads.
 
 Promise: a full, read-only or forbidden disk reaches the user as `MissingEnvironment`. Every other error passes
 unchanged.
@@ -49,7 +51,10 @@ def disk_errors(path: Path, remedy: str = "choose another --work-dir") -> Iterat
 
 
 def refuse_marks(path: Path, marks: str, program: str, remedy: str = "Choose another --work-dir") -> None:
-    """Raises `MissingEnvironment` for a path with one of `marks`, which `program` would read as another path."""
+    """Raises `MissingEnvironment` for a path with one of `marks`.
+
+    `program` would read such a path as another path.
+    """
     if found := [mark for mark in marks if mark in str(path)]:
         raise MissingEnvironment(f"{program} can't use the path {path}, because it contains {found[0]!r}. {remedy}")
 

@@ -27,7 +27,10 @@ class UserError(Exception):
 
 
 class Interrupted(UserError):
-    """Ctrl-C, SIGTERM or SIGHUP ended what the user asked for: exit code 130. No failure of a run."""
+    """Ctrl-C, SIGTERM or SIGHUP ended what the user asked for: exit code 130.
+
+    This error is no failure of a run.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(message, exit_code=ExitCode.INTERRUPTED)

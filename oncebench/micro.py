@@ -126,7 +126,10 @@ class Work:
             pass
 
     def check(self) -> None:
-        """Whether each event is valid, one by one: the pipeline does this for events in another spelling."""
+        """Checks one by one whether each event is valid.
+
+        The pipeline does this for events in another spelling.
+        """
         for key, value in self.records:
             check(key, value)
 

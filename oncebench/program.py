@@ -55,7 +55,9 @@ def run_program(name: str, command: click.Command) -> NoReturn:
 
 
 def _refuse_foreign_packages() -> None:
-    """Refuses a user's packages with names of ours before a command imports them, which would run the user's code.
+    """Refuses a user's packages with names of ours before a command imports them.
+
+    The import would run the user's code.
 
     Raises:
         UserError: Python finds another package first (exit code 2).

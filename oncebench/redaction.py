@@ -59,7 +59,10 @@ def names_secret(name: str) -> bool:
 
 
 def is_secret_setting(name: str, value: str) -> bool:
-    """Whether the name of a setting shows that its value is a secret. A switch (such as `true`) is no secret."""
+    """Whether the name of a setting shows that its value is a secret.
+
+    A switch (such as `true`) is no secret.
+    """
     return names_secret(name) and not _is_switch(value)
 
 

@@ -108,7 +108,7 @@ class _Lists(AccumulatorParam[list[_Result]]):
 
 @cache
 def _results(context: SparkContext, _query: str) -> Accumulator[list[_Result]]:
-    """Returns one accumulator for all batches of a query, because pyspark never frees an accumulator."""
+    """Returns one accumulator for all batches of a query, as pyspark never frees an accumulator."""
     return context.accumulator([], _Lists())
 
 

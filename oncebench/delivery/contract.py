@@ -350,7 +350,10 @@ class Sink:
         return max((mark.batch for mark in self.marks().values()), default=-1)
 
     def forgets_after_s(self) -> float | None:
-        """Returns how long the sink keeps a marker at least; None: for ever. May be called before `start`."""
+        """Returns how many seconds the sink keeps a marker at least; None: for ever.
+
+        May be called before `start`.
+        """
         return None
 
     def hindrance(self) -> str | None:
@@ -370,7 +373,10 @@ class Sink:
 
     @property
     def always_streams(self) -> bool:
-        """Whether the sink is a streaming sink of Spark in runs with faults too, see `stream_with_failpoints`."""
+        """Whether the sink is a streaming sink of Spark in runs with faults too.
+
+        See `stream_with_failpoints`.
+        """
         return False
 
     def stream_with_failpoints(self, rows: DataFrame, failpoints: Failpoints, /) -> DataStreamWriter:

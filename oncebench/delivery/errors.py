@@ -37,9 +37,10 @@ class AnotherDriver(PipelineError):
 
 
 class OlderDriver(PipelineError):
-    """An older driver of this checkpoint took a late step after this driver's start; a restart continues from it.
+    """An older driver of this checkpoint took a late step after this driver's start.
 
-    This driver stopped, because it has not seen the step. A driver that is still the newest raises this error.
+    A restart continues from that step. This driver stopped, because it has not seen the step. A driver that is still
+    the newest raises this error.
     """
 
 
@@ -117,7 +118,10 @@ class NoStore(PipelineError):
 
 
 class StoreRefuses(NoStore):
-    """The object store refuses a request: login, region or bucket are wrong. It refuses again after a restart."""
+    """The object store refuses a request for good: the login, region or bucket is wrong.
+
+    It refuses again after a restart.
+    """
 
     restart_helps = False
 

@@ -180,7 +180,7 @@ class Failpoints:
 
 
 def stops_attempt(hit: Mapping[str, Any]) -> bool:
-    """Whether a fault kills or stops the attempt, and not a Spark worker of the run's own cluster.
+    """Whether a fault kills or stops the attempt, not a Spark worker of the run's own cluster.
 
     Args:
         hit: a line of the file of hits; older lines have no `session`.
@@ -210,7 +210,10 @@ def failpoint(name: str) -> None:
 
 
 def begin_batch(path: Path, failpoints: Failpoints, batch: int) -> None:
-    """Writes the file that `failpoint` reads, and names it in the environment of this process and its children."""
+    """Writes the file that `failpoint` reads, and sets its path in the environment.
+
+    The environment is that of this process, and its children inherit it.
+    """
     state = {
         "faults": [str(fault) for fault in failpoints.faults],
         "hits": str(failpoints.hits),

@@ -184,9 +184,10 @@ class Journal:
         return max((batch for kind, batch in self._entries() if kind == "decision"), default=None)
 
     def newest_prepared(self, finished: int = -1) -> list[dict[str, Any]]:
-        """Returns the prepared work of the newest decided batch, each with `batch`, `partition` and `finished`.
+        """Returns the prepared work of the newest decided batch.
 
-        Its commit may be unfinished. If the commit log has the batch, it is not: Spark writes that entry last.
+        Each entry also has `batch`, `partition` and `finished`. The commit of the batch may be unfinished. If the
+        commit log has the batch, the commit is finished: Spark writes that entry last.
 
         Args:
             finished: the newest batch in Spark's commit log; -1: none, or not known.
@@ -320,7 +321,7 @@ def _take_generation(folder: Place, driver: str, generation: int) -> int:
 
 
 def newest_start(folder: Place) -> tuple[dict[str, Any], float] | None:
-    """Returns the entry of the newest start in a journal's folder and its Unix time; None if there is none."""
+    """Returns the newest start's entry in a journal's folder and its Unix time; None: no start."""
     store = store_of(folder)
     name = _generation_name(_newest_generation(store))
     with refuse_damaged(f"{folder}/{name}"), suppress(FileNotFoundError):
@@ -329,7 +330,9 @@ def newest_start(folder: Place) -> tuple[dict[str, Any], float] | None:
 
 
 def look_into(checkpoint: Place) -> tuple[Identity, Journal]:
-    """Returns the identity and the journal of a checkpoint, without a generation of one's own: for reading only.
+    """Returns the identity and the journal of a checkpoint, for reading only.
+
+    The journal has no generation of its own.
 
     Raises:
         RefusedStart: the journal is damaged.

@@ -86,12 +86,15 @@ def run_series(
 
 
 def at_least_s(cells: Sequence[Cell]) -> float:
-    """Returns the duration of these runs in seconds on an idle machine: their loads, and RUN_S each."""
+    """Returns how many seconds these runs take on an idle machine: their loads, and RUN_S each."""
     return sum(map(_load_s, cells)) + RUN_S * len(cells)
 
 
 def _load_s(cell: Cell) -> float:
-    """Returns the duration of a load. A load without a rate lasts as long as the run takes to process its events."""
+    """Returns the duration of a load, in seconds.
+
+    A load without a rate lasts as long as the run takes to process its events.
+    """
     return cell.sessions * EVENTS_PER_SESSION / PROCESSED_PER_S if cell.rate == "max" else cell.load_s
 
 

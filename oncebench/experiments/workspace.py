@@ -1,4 +1,4 @@
-"""Opens what the runs of a command share: the work dir, the servers, and the event that Ctrl-C sets.
+"""Opens what a command's runs share: work dir, servers, and the event that Ctrl-C sets.
 
 Promise: a used work dir, a full disk and an unusable object store are refused before a server starts. At the end every
 server is stopped, and then the large files are deleted, unless they are to be kept.
@@ -128,7 +128,10 @@ def bytes_needed(cells: Sequence[Cell]) -> int:
 
 
 def _replayed_bytes(cell: Cell) -> int:
-    """Returns the disk space of the records of a user's file: as events and as rows, stored, read, and observed."""
+    """Returns the disk space of the records of a user's file, in bytes.
+
+    The records are stored, read and observed, as events and as rows.
+    """
     if not cell.records:
         return 0
     return (3 + 2 * cell.brokers) * Path(cell.records).stat().st_size * cell.passes

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class _Outliving(io.FileIO):
-    """A file of this process. A write to a pipe without a reader, or to a terminal that hung up, has no effect."""
+    """A file of this process that outlives its reader.
+
+    A write to a pipe without a reader, or to a terminal that hung up, has no effect.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream.fileno(), "w", closefd=False)
@@ -35,7 +38,10 @@ class _Outliving(io.FileIO):
 
 
 def outlive_readers() -> None:
-    """Replaces stdout and stderr of this process. Call it before anything keeps one of them, such as logging."""
+    """Replaces stdout and stderr of this process.
+
+    Call it before anything keeps one of them, such as logging.
+    """
     sys.stdout, sys.stderr = _outliving(sys.stdout), _outliving(sys.stderr)
 
 

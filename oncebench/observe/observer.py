@@ -174,7 +174,7 @@ class _Buffer:
 
 
 def follow(reader: Reader, writer: StreamWriter, lines: LineWriter, stopping: Callable[[], bool]) -> None:
-    """Records every row until `stopping`; then takes the rows that still arrive (see the module)."""
+    """Records every row until `stopping`, then the rows that still arrive (see the module)."""
     buffer, status = _Buffer(writer), Status()
     write_at = time.monotonic()  # the first status line comes at once, as a sign that the observer runs
     stop_at = end_at = math.inf

@@ -75,7 +75,10 @@ class Child:
         sessions.freeze(self.session)
 
     def freeze_whole(self) -> None:
-        """As `freeze`, and returns once every thread stands still. On a busy machine a thread runs on for a while."""
+        """Freezes like `freeze`, and waits at most _FREEZE_S until every thread stands still.
+
+        On a busy machine a thread runs on for a while.
+        """
         deadline = time.monotonic() + _FREEZE_S
         pids = sessions.freeze(self.session)
         while not all(map(sessions.every_thread_stopped, pids)) and time.monotonic() < deadline:

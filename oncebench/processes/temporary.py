@@ -14,7 +14,10 @@ from oncebench.disk_errors import disk_errors
 
 
 def emptied(folder: Path) -> Path:
-    """Deletes what a killed process has left in `folder`. Creates the folder if it is missing, and returns it."""
+    """Deletes what a killed process has left in `folder`, and returns the folder.
+
+    Creates the folder if it is missing.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     with disk_errors(folder.parent):
         folder.mkdir(parents=True)

@@ -25,7 +25,9 @@ def configuration_of(report: Report) -> Configuration:
 
 
 class RunKind(NamedTuple):
-    """The workload, the cluster and the checkpoint of a run. Runs of two kinds never share a table of faults.
+    """The workload, the cluster and the checkpoint of a run.
+
+    Runs of two kinds never share a table of faults.
 
     Attributes:
         workload: what the pipeline computes.

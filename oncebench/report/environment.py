@@ -21,7 +21,11 @@ _GIT_S = 10.0  # time-out for a command in a small clone, which takes millisecon
 
 
 def environment(package: str | None = None) -> dict[str, Any]:
-    """The machine and the versions that a figure belongs to; `package`: of the run's sink, if it is not one of ours."""
+    """Returns the machine and the versions that a figure belongs to.
+
+    Args:
+        package: the package of the run's sink, if the sink is not one of ours.
+    """
     parts = _PARTS if package is None else (*_PARTS, package)
     return {
         "python": platform.python_version(),

@@ -48,7 +48,10 @@ def faults_of(record: Record) -> list[dict[str, Any]]:
 
 
 def without_folder(folder: Path, text: str) -> str:
-    """The text with paths relative to the run folder, and without secrets. A report must not reveal either."""
+    """Returns the text with paths relative to the run folder, and without secrets.
+
+    A report must reveal neither the path of the run folder nor secrets.
+    """
     return redacted(text.replace(f"{folder.resolve()}/", ""))
 
 

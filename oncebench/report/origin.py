@@ -1,4 +1,6 @@
-"""Where a report comes from: the generator, the machine and versions, the settings, and how to run the cell again.
+"""Where a report comes from, and how to run its cell again.
+
+The origin is the generator, the machine, the versions and the settings.
 
 Promise: pure functions of a record and of the facts that its run stored. No path of the run folder is in a report.
 """

@@ -170,7 +170,7 @@ class _Run:
 
 
 def _stamped_elsewhere(record: Record, facts: Mapping[str, Any]) -> bool:
-    """Whether the user's Kafka wrote the rows' times: its brokers' clocks may differ from the observer's."""
+    """Whether the user's Kafka wrote the rows' times (its clocks may not match the observer's)."""
     own: bool = (facts.get("kafka") or {}).get("own", True)
     return not own and bool(record.ends.get("output_is_log", True))
 

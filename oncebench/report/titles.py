@@ -16,7 +16,7 @@ _FEW = 2  # faults that are listed by name
 
 
 def title(report: Report) -> str:
-    """The faults of a run, its random kills and open sessions, and then its setting; empty for a healthy run."""
+    """Returns the faults, random kills, open sessions and kind of a run; empty if healthy."""
     cell = report["cell"]
     kills = [f"{cell['random_kills']} random kills"] if cell.get("random_kills") else []
     state = [f"{cell['open_sessions']} open sessions"] if cell.get("open_sessions") else []

@@ -1,4 +1,4 @@
-"""What the page says about all of its runs: how often each guarantee was kept, and the origin of the figures.
+"""Summary of the page's runs: how often each guarantee was kept, and the figures' origin.
 
 Promise: every sentence is counted from the reports. A guarantee without data has no sentence.
 """
@@ -46,7 +46,7 @@ def as_json(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Any, 
 
 
 def _promises(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Any, str]) -> Iterator[str]:
-    """For each guarantee: in how many cells with a fault it was kept, and all rows of their runs."""
+    """Yields, by guarantee, how many cells with a fault kept it, and all rows of their runs."""
     for guarantee, cells in _by_guarantee(matrix, on_purpose).items():
         outcomes = Counter(worst(entries).cell.outcome for entries in cells.values())
         others = ", ".join(
@@ -72,7 +72,10 @@ def _protocols(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[An
 
 
 def _by_guarantee(matrix: Matrix, on_purpose: Mapping[Any, str]) -> dict[str, Matrix]:
-    """The cells with a fault of each guarantee that has some, without those that are broken on purpose."""
+    """Returns the cells with a fault by guarantee, without those that are broken on purpose.
+
+    A guarantee without such cells is left out.
+    """
     found = {
         guarantee: {
             place: entries
@@ -93,7 +96,10 @@ def with_present_protocols(reports: Sequence[Report], cells: Matrix) -> int:
 
 
 def _rows(runs: Iterable[Report], name: Literal["lost", "duplicated"], forbidden: bool) -> str:
-    """The rows that runs lost or duplicated, and how many of them in batches without a fault, after which faults."""
+    """Returns the number of rows that runs lost or duplicated.
+
+    Adds how many of them were in batches without a fault, and which faults these runs had.
+    """
     total, outside, unexplained = 0, 0, 0
     actions: set[str] = set()
     for report in runs:

@@ -167,7 +167,10 @@ def absolute(rounds: Rounds, metric: Metric, variant: Variant) -> Difference | N
 def compared_to_baseline(
     rounds: Rounds, metric: Metric, variant: Variant
 ) -> tuple[Difference | None, Difference | None]:
-    """Ratio and difference to the baseline; None for the baseline, or with fewer than two common rounds."""
+    """Returns ratio and difference to the baseline.
+
+    None for the baseline, or with fewer than two common rounds.
+    """
     if variant == BASELINE:
         return None, None
     return ratio(rounds, metric, variant), difference(rounds, metric, variant)

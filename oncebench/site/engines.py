@@ -1,4 +1,6 @@
-"""The tables of engines as data: the rows of `report.tables.engines`, each with its commands, and where they ran.
+"""The tables of engines as data: the rows of `report.tables.engines`, with their commands.
+
+Each table also names where its runs ran.
 
 Promise: every figure is that of the table. Only the order of the columns differs: a phone shows the first columns only,
 so these are the ones to compare first.

@@ -63,7 +63,10 @@ def _flat(name: str) -> str:
 
 
 def _flat_style(name: str) -> str:
-    """A style without comments, and without spaces between its declarations. No line has two declarations."""
+    """Returns a style without comments, and without spaces between its declarations.
+
+    No line has two declarations.
+    """
     lines = (line.strip().replace(": ", ":", 1) for line in _COMMENT.sub("", _source(name)).splitlines())
     return " ".join(lines).replace("; ", ";").replace(" { ", "{").replace("} ", "}")
 

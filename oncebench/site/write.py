@@ -68,7 +68,7 @@ def publish(folder: Path) -> Publication:
 
 
 def _write(path: Path, text: str) -> bool:
-    """Writes a file, or deletes it if there is no content for it; returns whether that changes anything."""
+    """Writes a file, or deletes it if it has no content; returns whether the file changes."""
     before, content = path.read_bytes() if path.exists() else None, text.encode() or None
     if before == content:
         return False

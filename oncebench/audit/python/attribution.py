@@ -41,7 +41,7 @@ def batch_of_session(expected: Expected, progress: Sequence[Mapping[str, Any]]) 
 
 
 def by_batch(record: Record, expected: Expected, joined: Joined | None = None) -> dict[int, tuple[int, int]]:
-    """Returns (lost, duplicated) rows of each batch that has any; accepted losses are not counted."""
+    """Returns (lost, duplicated) rows of each batch that has any; accepted losses do not count."""
     batches = batch_of_session(expected, record.progress.items)
     lost, duplicated = _by_session(record, expected, joined)
     found = {}
@@ -59,7 +59,9 @@ def _by_session(record: Record, expected: Expected, joined: Joined | None) -> tu
 
 @dataclass(frozen=True)
 class Excuses:
-    """Which lost and duplicated rows a failure may explain. Rows by code, LOSS and DUP; a code without rows is missing.
+    """Which lost and duplicated rows a failure may explain.
+
+    Rows are counted by code, LOSS and DUP. A code without rows is left out.
 
     Attributes:
         missing: rows that no failure of the run has touched.
@@ -71,7 +73,7 @@ class Excuses:
 
 
 def excuses(record: Record, expected: Expected, guarantee: str, joined: Joined | None = None) -> Excuses:
-    """Compares the lost and duplicated rows of a run with its failures (`oncebench.audit.failures`)."""
+    """Compares a run's lost and duplicated rows with its failures (`oncebench.audit.failures`)."""
     lost, duplicated = _by_session(record, expected, joined)
     lost = np.where(covered_sessions(expected, committed_ends(record.progress.items)), lost, 0)
     from_us, until_us = writing_times(expected, record.progress.items)

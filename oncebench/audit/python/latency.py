@@ -20,9 +20,9 @@ CURVE = (0.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 98.0, 99.0, 99.5, 99.9, 9
 
 @dataclass(frozen=True)
 class Distribution:
-    """Figures of `n` values in ms, and of `unseen` rows without a value; None if there is no such value.
+    """Figures of `n` values in ms, and of `unseen` rows without a value.
 
-    `negative` counts values < 0.
+    A figure is None if there is no such value. `negative` counts values < 0.
     """
 
     n: int = 0

@@ -203,7 +203,10 @@ def expected_output(table: pa.Table, release: Callable[[], None] = keep, evidenc
 
 
 def read_in_order(table: pa.Table, release: Callable[[], None]) -> tuple[Ints, Columns]:
-    """Returns ascending positions and the events there; of two records at one position the first one counts."""
+    """Returns ascending positions and the events there.
+
+    Of two records at one position, the first one counts.
+    """
     position, order = in_position_order(table)
     return position, take(read_events(table, release), order)
 
@@ -294,7 +297,7 @@ def _rows(number: npt.NDArray[np.int32], whole: Ints) -> tuple[Ints, Ints]:
 
 
 def _earlier(position: Ints, whole: Ints, last: Ints, moved: Ints) -> dict[int, tuple[tuple[int, int], ...]]:
-    """Returns `Expected.earlier`, from the sessions `moved` whose keys are in several partitions."""
+    """Returns `Expected.earlier`, from the sessions `moved` with keys in several partitions."""
     partition = partitions_of(position[last])
     earlier = {}
     for session in moved.tolist():

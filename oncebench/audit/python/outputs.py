@@ -71,9 +71,10 @@ def digest_of(record: bytes) -> int:
 
 
 def read_outputs(records: pa.Table, rows: Ints, release: Callable[[], None], *, with_record: bool = False) -> Outputs:
-    """Reads these rows of `records`, from the binary columns `key` and `value`; `release` as in `pieces`.
+    """Reads these rows of `records`, from the binary columns `key` and `value`.
 
-    The values are read in the order of the records. The result has the order of `rows`, in which no row is twice.
+    The argument `release` is as in `pieces`. The values are read in the order of the records. The result has the order
+    of `rows`, in which no row is twice.
 
     Args:
         with_record: whether a value also has the field `record`. It is well-formed if `total` is the number of the

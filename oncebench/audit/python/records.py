@@ -152,7 +152,10 @@ def contents(column: pa.ChunkedArray, rows: Ints) -> pa.Array:
 
 
 def sizes(column: pa.ChunkedArray, rows: Ints) -> Ints:
-    """Returns the lengths of the values at these rows, in bytes; 0 for null. The values are not read."""
+    """Returns the lengths of the values at these rows, in bytes; 0 for null.
+
+    The values are not read.
+    """
     order, found = _by_chunk(column, rows)
     size = np.zeros(len(rows), np.int64)
     lengths = [pc.fill_null(pc.binary_length(chunk), 0).to_numpy()[inside] for chunk, inside in found]
@@ -168,7 +171,10 @@ def by_size(size: Ints) -> Iterator[slice]:
 
 
 def _by_chunk(column: pa.ChunkedArray, rows: Ints) -> tuple[Ints, list[tuple[pa.Array, Ints]]]:
-    """Returns the order of these rows by chunk, and each chunk with its rows, counted in the chunk."""
+    """Returns the order of these rows by chunk, and each chunk with its rows.
+
+    The rows are numbered within their chunk.
+    """
     ends = np.cumsum([len(chunk) for chunk in column.chunks], dtype=np.int64)
     number = np.searchsorted(ends, rows, side="right")
     order = np.argsort(number, kind="stable")

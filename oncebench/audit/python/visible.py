@@ -1,4 +1,4 @@
-"""Anomalies of the visible rows: LOSS, GAP-ROWS, PEND, DUP, DIV, PHAN, TORN, CORR, REORD, SCAT.
+"""Anomalies of visible rows: LOSS, GAP-ROWS, PEND, DUP, DIV, PHAN, TORN, CORR, REORD, SCAT.
 
 It also adds the input to the examples of INCO.
 
@@ -277,7 +277,10 @@ def _with_partition(partition: Ints, number: Ints, of_session: int) -> Ints:
 
 
 def _payloads(rows: Rows, chosen: Ints) -> Ints:
-    """Returns [n, 5] numbers, equal for equal payloads; unparsed values are compared by their digests."""
+    """Returns [n, 5] numbers, equal for equal payloads.
+
+    Unparsed values are compared by their digests.
+    """
     parsed = rows.outputs.parsed[chosen]
     payloads = np.column_stack((parsed.astype(np.int64), rows.outputs.payload[chosen]))
     unparsed, numbers = np.flatnonzero(~parsed), Numbers()

@@ -240,7 +240,10 @@ def drained(timeline: Iterable[Mapping[str, Any]]) -> bool | None:
 
 
 def _each(name: str, processes: int) -> list[str]:
-    """The names of a file that each process of a kind writes; only several processes have numbers."""
+    """Returns the names of a file that each process of a kind writes.
+
+    The names have numbers only if there are several processes.
+    """
     stem, dot, ending = name.partition(".")
     return [name] if processes == 1 else [f"{stem}-{at + 1}{dot}{ending}" for at in range(processes)]
 

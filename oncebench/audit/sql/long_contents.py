@@ -24,7 +24,7 @@ MAPPED_BYTES = 40_000_000  # of the files' pages that stay in memory
 
 
 def hidden(table: pa.Table, release: Callable[[], None], *, with_sums: bool) -> pa.Table:
-    """Returns a stream's table with `key_size` and `value_size`, and without long keys and values.
+    """Returns a stream's table with `key_size` and `value_size`, without long keys and values.
 
     Args:
         release: gives back the memory of the files' pages.
@@ -124,7 +124,10 @@ def _is_copy(original: bytes | None, copy: bytes | None, whole: int | None) -> b
 
 
 class _Values:
-    """The values of a binary column by row number. Rows that are read one after the other are near each other."""
+    """The values of a binary column by row number.
+
+    Rows that are read one after the other are near each other.
+    """
 
     def __init__(self, column: pa.ChunkedArray) -> None:
         self._chunks = column.chunks

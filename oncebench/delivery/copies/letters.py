@@ -133,7 +133,9 @@ class Letters:
         }
 
     def stored_now(self) -> dict[int, tuple[int, str]]:
-        """Returns the group's offsets with their metadata, by partition. Waits until its transactions have ended.
+        """Returns the group's offsets with their metadata, by partition.
+
+        Waits until the group's transactions have ended.
 
         Raises:
             RefusedStart: this user may not use the group.
@@ -271,7 +273,12 @@ def _record(message: Message, ours: Mapping[str, bytes | None]) -> bytes:
 
 
 def group_closed(group: str, sent: str) -> RefusedStart:
-    """The error of a user who may not store offsets of the group; `sent` says what was sent before."""
+    """Returns the error of a user who may not store offsets of the group.
+
+    Args:
+        group: id of the consumer group.
+        sent: sentence on what was sent before.
+    """
     step = advice(["Read"], Resource(GROUP, group))
     return RefusedStart(f"this user may not use the group {group!r}. {sent} {step}.")
 

@@ -75,7 +75,10 @@ class Original:
     content: bytes = b""
 
     def of(self, key: bytes | None, value: bytes | None) -> Original:
-        """Returns this original for a rejected record; without headers and timestamp if it is another record."""
+        """Returns this original for a rejected record.
+
+        If it is the original of another record, the result has neither headers nor timestamp.
+        """
         return self if self.missing or self.content == content_of(key, value) else Original(missing=OTHER)
 
 

@@ -156,7 +156,10 @@ class Requeue:
         return outcomes
 
     def _limit(self, topic: str) -> int:
-        """Returns the most bytes that a target takes, or librdkafka's largest if this user may not read it."""
+        """Returns the most bytes that a target takes.
+
+        Returns librdkafka's largest limit if this user may not read the topic's limit.
+        """
         try:
             found = record_limit(admin_client({**self._client, "log_level": 2}), topic)
         except KafkaException as error:
@@ -200,9 +203,10 @@ class Requeue:
         return +self._outcomes
 
     def _send(self, producer: Producer, letters: list[Letter], leave_refused: bool) -> Producer:
-        """Sends these copies in one transaction, or in halves until a refused copy is alone and left.
+        """Sends these copies in one transaction, or in halves until a refused copy is alone.
 
-        Returns the producer for the next copies: after a refusal, Kafka's client takes no more transactions.
+        With `leave_refused`, that copy is left. Without it, the first refusal is raised. Returns the producer for the
+        next copies: after a refusal, Kafka's client takes no more transactions.
         """
         try:
             self._transaction(producer, letters)

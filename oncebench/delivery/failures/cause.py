@@ -70,7 +70,9 @@ def dropped(batch: int | str) -> str:
 
 
 def not_claimed(cause: Cause, text: str, batch: int) -> DeliveryFailed:
-    """Returns the error of a batch whose claim failed in the sink: the journal has claimed it, so a restart drops it.
+    """Returns the error of a batch whose claim failed in the sink.
+
+    The journal has claimed the batch, so a restart drops it.
 
     Args:
         cause: from a table.

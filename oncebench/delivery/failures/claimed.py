@@ -1,4 +1,4 @@
-"""The writer of a batch that at-most-once has claimed: no restart writes what it has not written."""
+"""The writer of a batch that at-most-once has claimed: no restart writes the missing rows."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ class ClaimedWriter:
 
 @dataclass(frozen=True)
 class ClaimedBatchWriter:
-    """The same for a writer in the driver. Errors of the query and of a copy are none of the writer's."""
+    """Writes like `ClaimedWriter`, for a writer in the driver.
+
+    Errors of the query and of a copy do not count as the writer's.
+    """
 
     writer: BatchWriter
 

@@ -1,4 +1,6 @@
-"""Delta Lake's errors by error condition (`[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES]`), as delta-spark raises them.
+"""Delta Lake's errors by error condition, as delta-spark raises them.
+
+Example of a condition: `[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES]`.
 
 Source: error/delta-error-classes.json of delta-spark 4.4.0.
 """

@@ -28,7 +28,7 @@ def first_cause(failure: BaseException) -> str:
 
 
 def _of_query(failure: BaseException) -> list[str]:
-    """Returns Java's exceptions behind what `StreamingQuery.exception` returns, from the outside in.
+    """Returns Java's exceptions behind `StreamingQuery.exception`, outermost first.
 
     PySpark keeps them as Python exceptions. The text of the query's own exception lacks the class of the first one.
     """

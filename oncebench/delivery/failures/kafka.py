@@ -248,7 +248,10 @@ def of_java(text: str) -> Cause:
 
 
 def named(cause: Cause, topic: str = "TOPIC", sink_id: str = "SINK_ID", size: int | None = None) -> Cause:
-    """Returns a cause whose remedy has these names in its commands, and a limit that a record of this size needs."""
+    """Returns a cause whose remedy has these names in its commands.
+
+    The commands also have the limit that a record of `size` bytes needs.
+    """
     if not cause.remedy:
         return cause
     known = {"TOPIC": topic, "SINK_ID": sink_id, "BYTES": "BYTES" if size is None else str(size + _OVERHEAD_BYTES)}

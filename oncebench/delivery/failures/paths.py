@@ -10,7 +10,7 @@ _RIGHTS = os.R_OK | os.W_OK
 
 
 def in_the_way(error: OSError) -> Path | None:
-    """Returns the file or folder that must change before the call can pass; None if the error names no path.
+    """Returns the path that must change before the call can pass; None if the error names none.
 
     An error names the path of its call: that path may be below a file, in a folder without the right, or not there.
     """
@@ -28,6 +28,9 @@ def in_the_way(error: OSError) -> Path | None:
 
 
 def at(error: OSError, path: Path) -> str:
-    """Returns ` at ..` with what is in the way of an error; nothing if it is a path that the reader has already."""
+    """Returns ` at ..` with the path that is in the way of an error.
+
+    Empty if the error names no path, or if the reader has this path already.
+    """
     found = in_the_way(error)
     return "" if found in (None, path) else f" at {found}"

@@ -52,7 +52,10 @@ _BY_PRIMARY = {getattr(sqlite3, name): cause for name, cause in CODES.items()}
 
 
 def of_error(error: sqlite3.Error) -> Cause:
-    """Returns the entry for an error of Python's module. The low eight bits are the code without its extension."""
+    """Returns the entry for an error of Python's module.
+
+    The low eight bits are the code without its extension.
+    """
     code = getattr(error, "sqlite_errorcode", None)
     if code is None:
         return UNKNOWN

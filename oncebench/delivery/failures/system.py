@@ -56,7 +56,7 @@ def of_errno(code: int | None) -> Cause:
 
 
 def passes(error: OSError) -> bool:
-    """Whether a later call may pass, though nothing in the path is changed: a full or failed disk, a limit."""
+    """Whether a later call may pass with the path unchanged: a full or failed disk, a limit."""
     cause = of_errno(error.errno)
     return cause is not UNKNOWN and not cause.permanent and error.errno != errno.ENOENT
 

@@ -14,7 +14,7 @@ _START = 19  # field 22 of proc(5), counted after the program's name; in clock t
 
 
 def process_name(pid: int) -> str | None:
-    """Returns the machine's boot id and the start of a process; None without such a process or `/proc`."""
+    """Returns the machine's boot id and a process's start; None without process or `/proc`."""
     try:
         after_name = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2]  # the name may contain anything
         return f"{_BOOT.read_text().strip()}:{int(after_name.split()[_START])}"

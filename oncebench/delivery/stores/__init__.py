@@ -1,1 +1,4 @@
-"""Where a checkpoint and its journal are: one small interface, for a mounted folder and for an object store."""
+"""Where a checkpoint and its journal are: in a mounted folder or an object store.
+
+Both have one small interface.
+"""

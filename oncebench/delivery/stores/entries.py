@@ -67,7 +67,7 @@ def refuse_damaged(
     "take a new checkpoint, sink_id and output. Do not remove the entry: nothing else may show which rows were "
     "written.",
 ) -> Iterator[None]:
-    """Converts errors of a JSON file that is not as it was written to RefusedStart, whose end is the advice.
+    """Converts errors of a damaged JSON file to RefusedStart; its message ends with the advice.
 
     Raises:
         RefusedStart: the file is damaged, or another user has written it and this one must not read it.

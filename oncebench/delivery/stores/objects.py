@@ -1,4 +1,4 @@
-"""The objects below a prefix of a bucket, in Amazon S3 or a store that is compatible with it.
+"""The objects below a prefix of a bucket, in Amazon S3 or a store compatible with it.
 
 Promise: see `oncebench.delivery.stores.interface`. A name is taken by a conditional put (`If-None-Match: *`), which the
 store refuses with 412 if the name exists. A start checks that the store obeys it: some stores ignore the header.
@@ -118,7 +118,10 @@ class ObjectStore:
         return self._of_existing(name, lambda: bytes(self._client.get(self._key(name)).bytes()))
 
     def names(self, after: str = "") -> Sequence[str]:
-        """See `Store.names`; one request per 1,000 objects below the prefix, those in folders below included."""
+        """See `Store.names`; sends one request per 1,000 objects below the prefix.
+
+        The count includes the objects in folders below.
+        """
         begin = f"{self.prefix}/"
         offset = f"{begin}{after}" if after else None
 
@@ -201,7 +204,7 @@ class _Again(Exception):
 
 
 def address() -> tuple[str, str]:
-    """Returns the address of the store and its region, from the environment; an empty address is Amazon's.
+    """Returns the store's address and region from the environment; an empty address is Amazon's.
 
     All clients of a job must use both: each client looks at other variables itself.
     """
@@ -211,7 +214,10 @@ def address() -> tuple[str, str]:
 
 @cache
 def _client(bucket: str, _login: tuple[tuple[str, str], ...]) -> Any:
-    """Returns the client of a bucket, a new one for another login (which it reads from the environment)."""
+    """Returns the client of a bucket; another login gets a new client.
+
+    The client reads the login from the environment.
+    """
     from obstore.store import S3Store  # noqa: PLC0415  (an extra)
 
     endpoint, region = address()

@@ -26,7 +26,7 @@ _CLOCK = ("RequestTimeTooSkewed",)
 
 
 def advice(text: str) -> str | None:
-    """Returns what helps where the store refuses a request for good; None: a later request may be answered."""
+    """Returns the remedy if the store refuses a request for good; None if it may answer later."""
     code, status = _code(text), _STATUS.search(text)
     number = int(status[1]) if status else 0
     if code in _PASSING_CODES:
@@ -45,7 +45,10 @@ def advice(text: str) -> str | None:
 
 
 def short(error: BaseException) -> str:
-    """Returns the first line of an error, with the store's code. It has no secret: addresses and status only."""
+    """Returns the first line of an error, with the store's code.
+
+    The line has no secret: addresses and status only.
+    """
     text = str(error).strip()
     first = (text.splitlines() or [type(error).__name__])[0].partition(": <")[0].rstrip(": ")[:400]
     code = _code(text)

@@ -73,10 +73,10 @@ def refuse_unfit(
 
 
 def refuse_unfit_quarantine(admin: AdminClient, topic: str, limit_s: float) -> None:
-    """Refuses a quarantine topic that cannot be written, or in which Kafka keeps only the newest record of each key.
+    """Refuses a quarantine topic that cannot be written, or that is compacted.
 
-    Copies of rejected records keep their keys, so compaction would delete all but one of a key. The broker refuses
-    copies without a key.
+    In a compacted topic Kafka keeps only the newest record of each key. Copies of rejected records keep their keys, so
+    compaction would delete all but one of a key. The broker refuses copies without a key.
 
     Raises:
         RefusedStart: see `refuse_unfit`; or the topic's `cleanup.policy` compacts.

@@ -1,6 +1,7 @@
-"""Finds partitions that take no rows: without a leader, or with fewer in-sync replicas than their topic requires.
+"""Finds partitions that take no rows: without a leader, or with too few in-sync replicas.
 
-Kafka then refuses writes with acks=all and cannot end transactions, until the missing brokers are back.
+The topic's `min.insync.replicas` sets the required number. In both cases, Kafka refuses writes with acks=all and
+cannot end transactions, until the missing brokers are back.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ _log = logging.getLogger(__name__)
 
 
 def shortage(admin: AdminClient, topics: Sequence[str]) -> str | None:
-    """Returns which partition lacks its leader or in-sync replicas; None if all have enough, or no answer came."""
+    """Returns which partition lacks its leader or in-sync replicas.
+
+    None if all have enough, or if Kafka did not answer.
+    """
     try:
         for topic in topics:
             described = admin.list_topics(topic, timeout=LIMIT_S).topics[topic]

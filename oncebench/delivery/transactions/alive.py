@@ -22,7 +22,9 @@ _SLACK_S = 60.0
 
 
 def living_driver(journal: Place) -> str | None:
-    """Returns the process of the newest start, for a message; None: it has ended, or is not of this machine.
+    """Returns the process of the newest start, for a message.
+
+    None: the process has ended, or is not of this machine.
 
     This process itself does not count: it is the one that asks, perhaps again.
 

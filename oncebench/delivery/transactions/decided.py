@@ -1,4 +1,4 @@
-"""Which transactions the journal has decided to commit, and which of them a commit or an abort may end.
+"""Finds, by the journal's decisions, which transactions a commit or an abort may end.
 
 | decision | commit | abort |
 |---|---|---|
@@ -82,7 +82,9 @@ def judge(
     marks: Mapping[int, Mark],
     name_of: Callable[[Mapping[str, Any]], str],
 ) -> list[Judged]:
-    """Returns each transaction with its decision, and those of the newest decision that the server has aborted.
+    """Returns each transaction with its decision.
+
+    Adds the transactions of the newest decision that the server has aborted.
 
     Args:
         found: the transactions in the server.

@@ -1,4 +1,4 @@
-"""A transaction that a job has left open, and the sink's side of looking at such transactions.
+"""A transaction that a job has left open, and the sink's access to such transactions.
 
 A sink kind declares this side in `SinkKind.transactions`, for each variant whose tasks leave transactions open. Looking
 reads only. `take` comes before the first commit or abort: from then on no older driver of the sink_id can do anything.

@@ -137,7 +137,7 @@ def machine_of(report: Report) -> str | None:
 
 
 def servers_of(report: Report) -> dict[str, str]:
-    """The user's servers, and the options of Kafka's clients; empty if all servers were the run's own.
+    """Returns the user's servers and options of Kafka's clients; empty if all are the run's own.
 
     A port of this machine is left out, because it may differ from run to run.
     """
@@ -160,10 +160,11 @@ Rounds = Mapping[Round, Mapping[Variant, Report]]
 
 
 def median_interval(values: Sequence[float]) -> Difference:
-    """The median of a sample, and the interval between two of its values that contains the true median.
+    """Returns the median of a sample, and an interval that contains the true median.
 
-    Of all pairs of an i-th smallest and an i-th largest value, the narrowest that does so in 95 % of samples or more,
-    whatever the distribution. Samples that are too small for any such pair get their smallest and largest value.
+    The interval lies between two values of the sample: an i-th smallest and an i-th largest. The narrowest such pair
+    counts that contains the true median in 95 % of samples or more, whatever the distribution. Samples that are too
+    small for any such pair get their smallest and largest value.
 
     Raises:
         ValueError: there are no values.
@@ -264,7 +265,10 @@ def _same_load(one: Report, other: Report) -> bool:
 
 
 def difference(rounds: Rounds, metric: Metric, variant: Variant) -> Difference | None:
-    """Returns `variant` minus BASELINE, in the metric's unit; None if fewer than FEWEST_COMPARED rounds have both."""
+    """Returns `variant` minus BASELINE, in the metric's unit.
+
+    None if fewer than FEWEST_COMPARED rounds have both.
+    """
     values = [mine - other for mine, other in pairs(rounds, metric, variant)]
     return median_interval(values) if len(values) >= FEWEST_COMPARED else None
 
@@ -298,7 +302,7 @@ def measured(found: Mapping[Setting, Rounds], metrics: Iterable[Metric]) -> list
 
 
 def most_rounds(reports: Sequence[Report]) -> tuple[int, int]:
-    """The largest number of rounds in a comparison with at-least-once: of costs, and of recoveries."""
+    """Returns the most rounds in a comparison with at-least-once: of costs, and of recoveries."""
     return _most(settings(reports), "batch_ms"), _most(settings(reports, faulted=True), "recovery_s")
 
 

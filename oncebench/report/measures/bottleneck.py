@@ -1,4 +1,6 @@
-"""Names what limited a run: the generator, Kafka's acknowledgements, the trigger, the cores, or one part of a batch.
+"""Names what limited a run.
+
+Candidates are the generator, Kafka's acknowledgements, the trigger, the cores, and each part of a batch.
 
 Promise: a pure function of what the run measured. The rules are tried in this order:
 
@@ -100,7 +102,10 @@ def of_run(
     facts: Mapping[str, Any],
     split_ms: Mapping[str, float | None],
 ) -> Bottleneck | None:
-    """What limited a recorded run; `uses` and `facts` as in `make_report`. None for a run with faults."""
+    """Returns what limited a recorded run; None for a run with faults.
+
+    `uses` and `facts` are as in `make_report`.
+    """
     if cell.faulted:
         return None
     ends_us = [line["t_us"] for line in record.timeline.items if line["event"] in ("drained", "stalled")]

@@ -65,7 +65,7 @@ class Progress:
 
 
 def cores_of(master: str, workers: int = 0) -> int | None:
-    """The number of tasks that Spark runs at a time; None if the name of its master has no number.
+    """Returns how many tasks Spark runs at a time; None if its master's name has no number.
 
     Args:
         workers: of the cluster that the run starts, with one core each; 0: it starts none.

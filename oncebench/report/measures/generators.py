@@ -84,7 +84,10 @@ def processes_text(report: Report) -> str:
 
 
 def process_lines(reports: Iterable[Report]) -> Iterator[str]:
-    """A line per number of processes, for below a table. No line if every run had one generator and one observer."""
+    """Yields a line per number of processes, for below a table.
+
+    There is no line if every run had one generator and one observer.
+    """
     late_ms: dict[str, list[float]] = {}
     for report in reports:
         if text := processes_text(report):
@@ -95,7 +98,10 @@ def process_lines(reports: Iterable[Report]) -> Iterator[str]:
 
 
 def _largest(each: Sequence[Mapping[str, Any]], name: str) -> tuple[int, float] | None:
-    """The number (from 1) and the figure of the process whose lateness is the largest by this figure."""
+    """Returns the number (from 1) and the figure of the process with the largest figure.
+
+    `name` is a figure of `lateness_ms`, in ms. None if no process has it.
+    """
     late = [(number, (one.get("lateness_ms") or {}).get(name)) for number, one in enumerate(each, 1)]
     found = [(number, ms) for number, ms in late if ms is not None]
     return max(found, key=lambda one: one[1]) if found else None
@@ -117,9 +123,10 @@ def _answered(ledger: Ledger) -> dict[str, Any]:
 
 
 def _due_us(record: Record) -> npt.NDArray[np.int64]:
-    """When each event was due: a late event of windows with the event before it in its generator's share.
+    """Returns when each event was due, in epoch µs.
 
-    Its `scheduled_us` is its event time, an hour earlier. The events of every other workload are in order of time.
+    A late event of windows is due with the event before it in its generator's share. Its `scheduled_us` is its event
+    time, an hour earlier. The events of every other workload are in order of time.
     """
     ledger, generators = record.ledger, len(record.load_status)
     due_us = np.empty_like(ledger.scheduled_us)

@@ -87,12 +87,12 @@ def flat_out(report: Report) -> bool:
 
 
 def latencies_needed(quantile: Quantile) -> int:
-    """The number of independent latencies that a quantile needs, so that at least one lies above it."""
+    """Returns how many independent latencies a quantile needs: at least one must lie above it."""
     return round(1 / (1 - float(f"0.{quantile[1:]}")))
 
 
 def independent_latencies(report: Report) -> float | None:
-    """The number of latencies of a report that do not depend on each other; None: an older report has no count.
+    """Returns how many latencies of a report are independent; None: older reports lack `n`.
 
     The rows of a session are due at one time and mostly become visible together, so they count as one. In other
     workloads each row has a time of its own.

@@ -118,7 +118,7 @@ def _lag(record: Record, acked: Ints, at: Ints) -> list[int]:
 
 
 def _reads(record: Record) -> list[tuple[int, int, int]]:
-    """(began, done, events that it was the first to read) of each finished batch, in the order of their ends.
+    """Returns (began, done, new events read) of each finished batch, in the order of their ends.
 
     For an engine without batches: of each step of its position, which began when it had reached the step before. The
     first step of an attempt began when the attempt ran.

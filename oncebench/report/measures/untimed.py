@@ -13,7 +13,10 @@ from oncebench.report.measures.recovery import Recovery
 
 
 def without_times(report: dict[str, Any]) -> dict[str, Any]:
-    """Returns the report with null for latencies, throughput, recoveries and prices, and with an empty timeline."""
+    """Returns the report without times: null for each figure, and an empty timeline.
+
+    The figures are latencies, throughput, steadiness, bottleneck, recoveries, processor times and prices.
+    """
     nothing = Distribution().as_json()
     return {
         **report,

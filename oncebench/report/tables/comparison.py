@@ -52,7 +52,10 @@ def _parts(reports: Sequence[Report]) -> Iterator[str]:
 
 
 def _comparisons(reports: Sequence[Report]) -> Iterator[str]:
-    """The costs and recoveries compared with at-least-once; a warning first if no comparison has enough rounds."""
+    """Yields the costs and recoveries compared with at-least-once.
+
+    If no comparison has enough rounds, a warning comes first.
+    """
     costs, recoveries = paired.most_rounds(reports)
     if 0 < max(costs, recoveries) < paired.FEWEST_ROUNDS:
         yield f"{_too_few(max(costs, recoveries))} For a result, give --repeat {paired.FEWEST_ROUNDS}.\n"

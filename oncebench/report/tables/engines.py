@@ -1,11 +1,11 @@
-"""The table of engines: Spark, and other engines with the same work. Pure functions of reports.
+"""The table of engines: Spark and other engines with the same work.
 
-A row is an engine under one guarantee. It has three loads: flat out, steady, and killed (`python -m peers.headline`
-makes them). A figure is the median over the rounds, with the lowest and the highest; recovery is the median over the
-kills. Lost and duplicated rows are sums over all rounds. A missing figure is `-`. Runs of different machines or
-versions never share a table (`by_place`). Interrupted runs do not count, and a figure that a run does not have
-elsewhere is missing here too. The one exception is the processor time per event of a steady load, which has a note
-(`notes_on`).
+Promise: pure functions of reports. A row is an engine under one guarantee. It has three loads: flat out, steady, and
+killed (`python -m peers.headline` makes them). A figure is the median over the rounds, with the lowest and the highest;
+recovery is the median over the kills. Lost and duplicated rows are sums over all rounds. A missing figure is `-`. Runs
+of different machines or versions never share a table (`by_place`). Interrupted runs do not count, and a figure that a
+run does not have elsewhere is missing here too. The one exception is the processor time per event of a steady load,
+which has a note (`notes_on`).
 """
 
 from __future__ import annotations
@@ -147,9 +147,10 @@ def engine_of(report: Report) -> str:
 
 
 def cpu_of_exactly_once(reports: Sequence[Report]) -> dict[str, tuple[float, float, int]]:
-    """The processor time per event of exactly-once, flat out, by engine: lowest and highest row, in µs.
+    """Returns the processor time per event of exactly-once, flat out, by engine, in µs.
 
-    Each row is a variant, with the median of its runs. The third number is the smallest number of runs behind a row.
+    The first two numbers are the lowest and the highest row. Each row is a variant, with the median of its runs. The
+    third number is the smallest number of runs behind a row.
     """
     found: dict[str, dict[str, list[float]]] = {}
     for report in _timed(reports, FLAT_OUT):
@@ -164,7 +165,10 @@ def cpu_of_exactly_once(reports: Sequence[Report]) -> dict[str, tuple[float, flo
 
 
 def _promise(report: Report) -> str:
-    """The guarantee in words, with the engine's own setting if that promises something else (Flink's NONE)."""
+    """Returns the guarantee in words.
+
+    The engine's own setting is added if that promises something else (Flink's NONE).
+    """
     guarantee = report["cell"]["guarantee"]
     own: str = report["environment"].get("engine", {}).get("settings", {}).get("guarantee", guarantee)
     return guarantee if own.lower().replace("_", "-") == guarantee else f"{own}, judged as {guarantee}"
@@ -200,12 +204,18 @@ def _figures(reports: Sequence[Report]) -> tuple[str, ...]:
 
 
 def _cpu_us_flat_out(report: Report) -> float | None:
-    """Processor time per event; None for an older run of a peer, which counted time after the last row too."""
+    """Returns the processor time per event, in µs; None for an older run of a peer.
+
+    Such a run counted time after the last row too.
+    """
     return _CPU_US(report) if is_of_spark(report) or report.get("schema", 1) >= SAME_RULES_OTHER_ENGINES else None
 
 
 def _recoveries_s(killed: Iterable[Report]) -> Iterator[float]:
-    """Seconds from each kill to the first new row; none for a kill that another one followed before that row."""
+    """Yields the seconds from each kill to the first new row.
+
+    A kill yields nothing if another kill follows before that row.
+    """
     for report in killed:
         for fault in report["faults"]:
             marks = fault.get("recovery")

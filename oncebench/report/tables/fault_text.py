@@ -1,4 +1,6 @@
-"""The fault matrix as one text: verdicts and recovery by kind of run and family, then random kills.
+"""The fault matrix as one text: verdicts and recovery, then random kills.
+
+Verdicts and recovery have a table for each kind of run and family.
 
 Promise: a pure function of reports. An empty table is left out.
 """

@@ -71,9 +71,9 @@ class _Outage:
 
 
 def markdown(reports: Iterable[Report], family: str) -> str:
-    """A Markdown table of a family for each machine: median / maximum by configuration and fault.
+    """Returns a Markdown table of a family for each machine.
 
-    Empty without faults of the family.
+    A table has median / maximum by configuration and fault. Empty without faults of the family.
     """
     return _named(HEADINGS, tables(reports, family))
 
@@ -94,7 +94,10 @@ def tables(reports: Iterable[Report], family: str) -> dict[str, Rows]:
 
 
 def overall(reports: Iterable[Report]) -> str:
-    """p50 and p95 of each mark over all faults of a machine, with the number of faults that have it."""
+    """Returns p50 and p95 of each mark over all faults of a machine.
+
+    Each mark also has the number of faults that have it.
+    """
     return _named(OVERALL, overall_tables(reports))
 
 

@@ -1,7 +1,8 @@
-"""Refuses functions that a plain call does not finish: a run calls each function once, and takes what it returns.
+"""Refuses functions that a plain call does not finish.
 
-`foreachBatch` calls the function and ignores the result. So a call of an `async def` or of a generator function runs
-nothing: it returns a coroutine or a generator, which nobody runs.
+A run calls each function once, and takes what the function returns. `foreachBatch` calls the function and ignores the
+result. So a call of an `async def` or of a generator function runs nothing: it returns a coroutine or a generator,
+which nobody runs.
 
 Failures: a function of another kind is refused (`UserMistake`).
 """

@@ -56,7 +56,7 @@ def module_and_name(spec: str) -> tuple[str, str]:
 
 
 def refuse_taken_names(*folders: Path) -> None:
-    """Refuses folders of modules that would replace modules of Python, of this project or of its packages.
+    """Refuses folders whose modules would replace those of Python, this project or its packages.
 
     Raises:
         UserMistake: a file or package in a folder has such a name.
@@ -82,7 +82,10 @@ def folders_of_path() -> list[Path]:
 
 
 def _modules_in(folder: Path) -> Iterable[tuple[str, Path]]:
-    """Yields (name, file) of each module and package. A folder without `__init__.py` hides no other module."""
+    """Yields (name, file) of each module and package.
+
+    A folder without `__init__.py` hides no other module.
+    """
     for path in folder.glob("*.py"):
         yield path.stem, path
     for path in folder.glob("*/__init__.py"):
@@ -90,7 +93,7 @@ def _modules_in(folder: Path) -> Iterable[tuple[str, Path]]:
 
 
 def _owner(name: str) -> str:
-    """Returns what the name belongs to, in words; empty if no process of a run needs such a module."""
+    """Returns the owner of a name, in words; empty if no process of a run needs such a module."""
     if name in sys.stdlib_module_names:
         return f"Python's module {name}"
     if name in _OURS:
@@ -100,7 +103,10 @@ def _owner(name: str) -> str:
 
 
 def _is_owners(name: str, path: Path) -> bool:
-    """Whether the file belongs to the owner of the name: its folder may be on PYTHONPATH, or be the current one."""
+    """Whether the file belongs to the owner of the name.
+
+    The owner's folder may be on PYTHONPATH, or be the current folder.
+    """
     if name in sys.stdlib_module_names:
         return path.resolve().is_relative_to(Path(sysconfig.get_path("stdlib")).resolve())
     if name in _OURS:
@@ -118,7 +124,10 @@ def _distributions() -> Mapping[str, list[str]]:
 
 @cache
 def _required() -> set[str]:
-    """Returns the names of oncebench's requirements, with those of its extras, and of their own requirements."""
+    """Returns the names of oncebench's requirements and of their own requirements.
+
+    The requirements of oncebench's extras are among them.
+    """
     waiting, known = ["oncebench"], set[str]()
     while waiting:
         name = waiting.pop()

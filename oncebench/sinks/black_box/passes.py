@@ -29,7 +29,10 @@ class Passes:
     expected: tuple[tuple[int, int], ...] = ()
 
     def begin(self, partition: int) -> bool:
-        """Notes that a pass over a partition begins; returns whether it is the last one, as far as known."""
+        """Notes that a pass over a partition begins; returns whether it is the last one.
+
+        The number of passes is that of an earlier batch (`expected`), or 1 if none is known.
+        """
         handle = os.open(self._file(f"passes-{partition}"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             os.write(handle, b".")

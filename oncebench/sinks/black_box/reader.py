@@ -1,4 +1,4 @@
-"""The committed reader of a black box: returns the rows of the user's reader, with positions.
+"""The committed reader of a black box: the rows of the user's reader, with positions.
 
 Promise: a row has the same position in every read: a hash of its content and of the number of earlier copies of it.
 So the audit counts each copy, and finds a row that was visible and is gone later.
@@ -66,7 +66,7 @@ class TooSlow(PipelineError):
 def failure(
     what: str, error: NotAnsweredError, remedy: str, mistake: type[PipelineError] = UserMistake
 ) -> PipelineError:
-    """Returns the error about a function that failed: a `mistake`, unless the function may only have lacked time.
+    """Returns the error of a failed function: a `mistake`, unless it may only have lacked time.
 
     Args:
         what: the function, and what failed.
@@ -163,7 +163,10 @@ class Functions:
         return self._child
 
     def close(self) -> None:
-        """Ends the child, and the processes that the functions have started. They hold the pipes, too."""
+        """Ends the child and the processes that the functions have started.
+
+        These processes hold the pipes, too.
+        """
         child, self._child = self._child, None
         if child is None:
             return
@@ -225,7 +228,10 @@ class Unreadable(ReadError):
 
 
 class BlackBoxReader(Snapshots):
-    """Polls the user's reader, which returns all rows at each call. It works for at most SHARE of the time."""
+    """Polls the user's reader, which returns all rows at each call.
+
+    The user's reader works for at most SHARE of the time.
+    """
 
     def __init__(self, target: Mapping[str, Any]) -> None:
         self._functions = Functions(target)
@@ -271,7 +277,9 @@ class BlackBoxReader(Snapshots):
 def new_rows(
     target: Mapping[str, Any], read: Callable[[], list[list[Any]]], final: Callable[[], bool]
 ) -> Callable[[], Rows]:
-    """Returns a function that reads everything, and returns only the rows that none of its earlier calls returned.
+    """Returns a function that reads all rows, and returns only the new ones.
+
+    A row is new if no earlier call of the function has returned it.
 
     A further copy of a row counts only if the next call has it, too. A user's reader may take several pages while rows
     are written, and then one call may return a row twice. A copy that stays is in the final read in any case.
@@ -309,6 +317,6 @@ def new_rows(
 
 
 def _place(content: bytes, copy: int) -> tuple[int, int]:
-    """Returns (partition, offset) of a row: 63 bits of a hash, so that two rows never share a place."""
+    """Returns (partition, offset) of a row: 63 bits of a hash, so no two rows share a place."""
     hashed = int.from_bytes(hashlib.sha256(content + copy.to_bytes(8, "big")).digest()[:8], "big") >> 1
     return hashed >> OFFSET_BITS, hashed & ((1 << OFFSET_BITS) - 1)

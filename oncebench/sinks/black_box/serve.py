@@ -123,7 +123,10 @@ def _fields(row: object) -> Mapping[str, Any] | None:
 
 
 def _plain(value: Any) -> Any:
-    """Returns a number as an `int` where its value is whole: databases return Decimal, pandas float or numpy's."""
+    """Returns a number as an `int` if its value is whole.
+
+    Databases return Decimal. pandas returns float or numbers of numpy.
+    """
     if isinstance(value, bool) or value is None or isinstance(value, (str, int)):
         return value
     if isinstance(value, (float, Decimal)):

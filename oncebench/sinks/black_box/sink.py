@@ -1,4 +1,4 @@
-"""A user's foreachBatch function as a sink, or a streaming sink of Spark that the user names.
+"""A sink that the user names: a foreachBatch function, or a streaming sink of Spark.
 
 Promise: the pipeline adds nothing to the guarantee of the function. It calls the function for every batch that Spark
 runs, replays included, as `DataStreamWriter.foreachBatch` does. The function gets the columns of the rows alone. A
@@ -69,7 +69,7 @@ WATCHED_BATCHES = 2
 
 @dataclass(frozen=True)
 class PassingTask:
-    """Passes the rows of a task on to the user's sink, and reaches the failpoints during the call.
+    """Passes a task's rows on to the user's sink, and reaches the failpoints during the call.
 
     Attributes:
         batch: number of the batch. None: the task reads it from Spark's property BATCH_ID.
@@ -157,14 +157,17 @@ class BlackBox(Sink):
         return passed.writeStream.format(self._target["format"]).options(**options)
 
     def results(self, context: SparkContext) -> Accumulator[list[tuple[int, int]]]:
-        """Returns the accumulator, emptied for a batch. All batches share it, because pyspark never frees one."""
+        """Returns the accumulator, emptied for a batch.
+
+        All batches share the accumulator, because pyspark never frees one.
+        """
         if self._results is None:
             self._results = context.accumulator([], _Lists())
         self._results.value = []
         return self._results
 
     def passes(self, batch: Batch) -> Passes | None:
-        """Returns where the tasks of a batch note their passes; None if no fault of the run needs the notes."""
+        """Returns where the tasks of a batch note their passes; None if no fault needs the notes."""
         if not any(map(batch.asks_for, ("mid-write", "after-prepare"))):
             return None
         return Passes(self.state.with_name(f"batch-{batch.id}"), self._passes)
@@ -178,11 +181,17 @@ class BlackBox(Sink):
 
     @property
     def tasks(self) -> int:
-        """The tasks that end before the function has read its rows for the last time, as far as known."""
+        """The number of tasks that end before the function's last pass over its rows, if known.
+
+        The result is at least the number of partitions.
+        """
         return max(self.partitions, self._tasks)
 
     def watch(self, batch: Batch, passes: Passes | None) -> AbstractContextManager[None]:
-        """Returns a context for the call, which reaches `after-prepare` when a reader sees rows of the batch."""
+        """Returns a context for the call of the function.
+
+        It reaches `after-prepare` when a reader sees rows of the batch.
+        """
         failpoints = batch.failpoints
         armed = batch.asks_for("after-prepare") and not failpoints.hits.exists()
         due = batch.id >= FIRST_BATCH + FAULT_AFTER and self._watched < WATCHED_BATCHES

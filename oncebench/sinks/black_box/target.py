@@ -39,7 +39,7 @@ RUN, FOLDER, KAFKA = "ONCEBENCH_RUN", "ONCEBENCH_OUTPUT", "ONCEBENCH_KAFKA"
 
 
 def enter(target: Mapping[str, Any]) -> None:
-    """Makes this process and its children run in the user's folder, with the environment of the run."""
+    """Makes this process and its children run in the user's folder, with the run's environment."""
     cwd = str(target["cwd"])
     os.chdir(cwd)
     # First, as in Spark's workers, so that every process imports the same file.

@@ -1,4 +1,4 @@
-"""Watches a user's function while it writes: acts as soon as a reader of the sink sees rows of the batch.
+"""Watches a user's function while it writes; acts once a reader sees rows of the batch.
 
 The place where a function writes is not visible from outside. It may write in tasks, in Spark's JVM or in the driver,
 after any number of passes over its rows. So this module calls the user's reader again and again during the call. The
@@ -84,7 +84,7 @@ class _Looks(threading.Thread):
             return []
 
     def wait(self, limit_s: float) -> bool:
-        """Waits until a call that begins from now on has returned; returns whether the watch is over."""
+        """Waits until a call that begins from here on has returned; returns whether the watch ended."""
         with self._changed:
             needed, self._wanted = self._begun + 1, True
             self._changed.notify_all()
@@ -133,7 +133,9 @@ def watched(
     own: Callable[[FrameType], bool],
     has_rows: Callable[[], bool],
 ) -> Iterator[None]:
-    """Calls `act` with the number of the batch's rows as soon as the reader returns any, before the context ends.
+    """Calls `act` as soon as the reader returns rows of the batch, before the context ends.
+
+    `act` gets the number of these rows.
 
     Args:
         functions: the user's functions; closed at the end.
@@ -157,7 +159,10 @@ def watched(
 
 
 def own_code(spec: str, cwd: str) -> Callable[[FrameType], bool]:
-    """Returns whether a frame runs the user's own code: the package of the function, or a file of the user's folder."""
+    """Returns a function that checks whether a frame runs the user's own code.
+
+    The code is the user's in the package of the function, and in a file of the user's folder.
+    """
     package, folder = spec.partition(":")[0].partition(".")[0], cwd.rstrip(os.sep) + os.sep
 
     def own(frame: FrameType) -> bool:

@@ -218,7 +218,7 @@ class Coordinator:
     def fence_once(
         self, transactional_ids: Iterable[str], timeout_ms: int, limit_s: float = REQUEST_TIMEOUT_MS / 1000
     ) -> dict[str, int | None]:
-        """Asks once to fence every id. Returns the error codes, None where no answer came within `limit_s`.
+        """Asks once to fence every id; returns error codes, None without an answer within `limit_s`.
 
         An ongoing transaction is fenced by this request, and its abort begins; the answer is CONCURRENT_TRANSACTIONS.
         Its coordinator remembers the abort until the next request for the id.
@@ -246,7 +246,7 @@ class Coordinator:
         return found
 
     def refuse_hidden(self, prefix: str) -> None:
-        """Asks for an id with this prefix. Without this look, ids that the user may not see look like no ids.
+        """Asks for an id with this prefix, because ids that the user may not see look like no ids.
 
         Raises:
             AuthorizationError: this user may not describe such ids; `listed` then leaves them out.
@@ -349,14 +349,14 @@ class Coordinator:
 
 
 def fence_all(coordinator: Coordinator, transactional_ids: Iterable[str], timeout_ms: int, limit_s: float) -> None:
-    """Fences every id, FENCE_CHUNK at a time; `limit_s` is for each of these requests. See `Coordinator.fence`."""
+    """Fences every id, FENCE_CHUNK per request, each within `limit_s`. See `Coordinator.fence`."""
     asked = sorted(transactional_ids)
     for at in range(0, len(asked), FENCE_CHUNK):
         coordinator.fence(asked[at : at + FENCE_CHUNK], timeout_ms, limit_s)
 
 
 def explain(codes: Collection[int], limit_s: float, sink_id: str) -> str:
-    """Returns why an EndTxn has no definite answer, and what to do: a time-out, or an error that stays."""
+    """Returns why an EndTxn has no definite answer (time-out or lasting error), and what to do."""
     final = sorted(code for code in codes if code not in RETRIABLE and code != NO_ANSWER)
     if final:
         causes = [named(of_code(code), sink_id=sink_id) for code in final]

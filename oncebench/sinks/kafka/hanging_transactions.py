@@ -120,7 +120,10 @@ def settle(
 
 
 def find_hanging(coordinator: Coordinator, prefix: str, topics: Sequence[str]) -> dict[OpenIn, Transaction]:
-    """Returns transactions that their coordinator has ended and a partition has not; see `end_hanging_transactions`."""
+    """Returns transactions that their coordinator has ended, but a partition has not.
+
+    See `end_hanging_transactions`.
+    """
     places = _open_places(coordinator, prefix, topics)
     if not places:  # usual between two batches: no coordinator is asked
         return {}

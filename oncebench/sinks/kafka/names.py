@@ -15,7 +15,10 @@ from oncebench.delivery.errors import RefusedStart
 
 @dataclass(frozen=True)
 class Names:
-    """The names that one driver of a sink_id uses in the cluster; `driver` is random for each start."""
+    """The names that one driver of a sink_id uses in the cluster.
+
+    `driver` is random for each start.
+    """
 
     sink_id: str
     generation: int

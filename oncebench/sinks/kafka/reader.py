@@ -113,7 +113,10 @@ class KafkaReader:
 
     @staticmethod
     def of(client: Mapping[str, Any], topic: str, start_s: float = START_S, **more: Any) -> KafkaReader:
-        """Returns a committed reader with librdkafka's settings of the cluster; `more` as in the class."""
+        """Returns a committed reader with librdkafka's settings of the cluster.
+
+        The arguments `more` are those of the class.
+        """
         return KafkaReader(str(client["bootstrap.servers"]), topic, client=client, start_s=start_s, **more)
 
     def poll(self, timeout_s: float) -> Rows:

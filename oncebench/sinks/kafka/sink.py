@@ -222,7 +222,7 @@ class KafkaSink(Sink):
         return self._marks
 
     def restore_marks(self, batches: Mapping[int, int]) -> None:
-        """See `Sink.restore_marks`. The marker of an open transaction must not be older than one that is made here."""
+        """See `Sink.restore_marks`; makes no marker that is newer than that of an open transaction."""
         safe = {p: batch for p, batch in batches.items() if batch != NO_BATCH or p not in self._undone}
         self._marks |= restore_marks(self._offsets, self._names, safe)
 

@@ -1,4 +1,4 @@
-"""Topics of the Kafka sink: what it needs of them, their identity, and the options and routing of Spark's own sink."""
+"""Topics of the Kafka sink: requirements, identity, and options and routing of Spark's sink."""
 
 from __future__ import annotations
 
@@ -114,7 +114,9 @@ def output_identity(admin: AdminClient, topic: str, limit_s: float) -> dict[str,
 
 
 def refuse_unfit_topics(admin: AdminClient, output: str, rejects: str, guarantee: str, limit_s: float) -> None:
-    """Refuses a start whose topics for rows and for rejected records cannot be used; an empty name: there is none.
+    """Refuses a start whose topics for rows and for rejected records cannot be used.
+
+    An empty `rejects` means that there is no topic for rejected records.
 
     Raises:
         RefusedStart: see `oncebench.delivery.topics.check`.

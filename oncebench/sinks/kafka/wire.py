@@ -42,7 +42,10 @@ PRIVATE_NAMES = (
 
 
 class _Client(KafkaAdminClient):  # type: ignore[misc]  # mypy sees no types of kafka-python
-    """A client that leaves no thread behind if it reaches no cluster. kafka-python's own tries on for ever."""
+    """A client that leaves no thread behind if it reaches no cluster.
+
+    The client of kafka-python tries on for ever.
+    """
 
     def __init__(self, **settings: Any) -> None:
         try:
@@ -121,12 +124,14 @@ async def _ask_coordinators(
 
 
 async def _by(deadline: float, manager: Any, future: Any) -> Any:
-    """Waits for a result until `deadline`, of the monotonic clock; then raises KafkaTimeoutError."""
+    """Waits for a result until `deadline` (monotonic clock), then raises KafkaTimeoutError."""
     return await manager.wait_for(future, max(0.0, deadline - time.monotonic()) * 1000)
 
 
 def ask_coordinator(admin: Any, request: Any, kind: CoordinatorType, key: str) -> Any:
-    """Looks up the coordinator of a group or transactional id, sends it a request, returns the answer.
+    """Sends a request to the coordinator of a group or transactional id; returns the answer.
+
+    Looks the coordinator up first.
 
     Raises:
         KafkaError: there is no coordinator, or no answer.
@@ -146,15 +151,15 @@ def forget_coordinators(admin: Any) -> None:
 
 
 def refresh_brokers(admin: Any) -> None:
-    """Asks the cluster which brokers it has. Without an answer the client keeps those that it knows."""
+    """Asks the cluster for its brokers. Without an answer the client keeps those that it knows."""
     with suppress(KafkaError):
         admin._manager.run(admin._manager.cluster.refresh_metadata)
 
 
 def transaction_leaders(admin: Any) -> list[tuple[int, int]]:
-    """Returns leader (-1: none) and epoch of each partition of the topic in which coordinators keep transactions.
+    """Returns leader (-1: none) and epoch of each partition of Kafka's transaction topic.
 
-    Empty: there is no such topic yet, or this user may not describe it.
+    In this topic, coordinators keep transactions. Empty: there is no such topic yet, or this user may not describe it.
 
     Raises:
         KafkaError: no answer.

@@ -194,7 +194,7 @@ class TransactionalWriter:
         producer.send_offsets_to_transaction([place], _metadata(self.client, marker.group), TRANSACTION_LIMIT_S)
 
     def _wait(self, marking: Future[None], transactional: Transactional, task: TaskView, marker: Marker) -> None:
-        """Waits for the marker. Puts it into the transaction itself once librdkafka has removed a broker.
+        """Waits for the marker, or puts it into the transaction if librdkafka has removed a broker.
 
         Raises:
             DeliveryFailed: it takes too long.

@@ -1,1 +1,1 @@
-"""The answer on the page's first screen: a table and a chart by sink, and the sentences above them."""
+"""The answer on the page's first screen: sentences, then a table and a chart by sink."""

@@ -1,4 +1,6 @@
-"""The headline by sink: the cost of exactly-once, and the rows that each guarantee lost or duplicated under kills.
+"""The headline by sink: the cost of exactly-once, and the effect of kills by guarantee.
+
+The effect of kills is the number of rows that a guarantee lost or duplicated.
 
 Promise: a pure function of reports. Each guarantee of a sink is represented by its variant with the most runs. Costs
 are ratios to at-least-once into the same sink. Latency comes from the full comparison. Prices (time and processor time
@@ -40,7 +42,7 @@ _KILLS = "kills"  # the family of the fault matrix
 
 @dataclass(frozen=True)
 class Kills:
-    """The kills of one configuration, and the rows that were lost and duplicated in their batches.
+    """The kills of one configuration, and the rows lost and duplicated in their batches.
 
     `points`: the failpoints that they hit, of `all_points` that the configuration passes. `rows_per_kill`: rows lost or
     duplicated, each failpoint with the same weight; None if a failpoint is missing.
@@ -108,7 +110,10 @@ def answers_of(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Co
 
 
 def price_settings(found: Mapping[Setting, Rounds]) -> dict[str, Setting]:
-    """By sink the setting of its prices: the one in which most sinks have a ratio, then most rounds."""
+    """Returns by sink the setting of its prices.
+
+    It is the setting in which most sinks have a ratio, then the one with the most rounds.
+    """
     groups: dict[str, dict[str, Setting]] = {}
     for setting, rounds in found.items():
         if _prices(rounds):
@@ -170,7 +175,10 @@ def as_json(
 
 
 def _usual(reports: Sequence[Report], on_purpose: Mapping[Configuration, str]) -> list[Configuration]:
-    """The configuration with the most runs of each sink and guarantee; none that is broken on purpose."""
+    """Returns the configuration with the most runs by sink and guarantee.
+
+    A configuration that is broken on purpose is left out.
+    """
     runs = Counter(configuration_of(report) for report in reports)
     best: dict[tuple[str, str], Configuration] = {}
     for each in (each for each in on_purpose if not on_purpose[each]):
@@ -205,9 +213,10 @@ def _full_load(found: Mapping[Setting, Rounds], full: Setting) -> str:
 
 
 def _elsewhere(found: Mapping[Setting, Rounds], full: Setting | None, variant: Variant) -> dict[str, Difference]:
-    """The p99 ratios on other machines, at the load of the full comparison, that are clear where its ratio is not.
+    """Returns the p99 ratios of other machines that contradict the full comparison.
 
-    Also the reverse. The number of sessions may differ: it only sets how long a run takes.
+    They have the load of the full comparison. Two ratios contradict each other if only one is clear, or if they are
+    clear in opposite directions. The number of sessions may differ: it only sets how long a run takes.
     """
     if full is None or (here := compared_to_baseline(found[full], BY_NAME["p99_ms"], variant)[0]) is None:
         return {}

@@ -1,4 +1,4 @@
-"""The sentences of the first screen: what was tested, what exactly-once costs, and what it prevents.
+"""The first screen's sentences: what was tested, what exactly-once costs and prevents.
 
 Promise: every word about a figure is derived from the stored runs. A question without data has no sentence.
 """
@@ -20,7 +20,7 @@ OPEN_END = 1.25
 
 
 def sentences(answers: Sequence[Answer]) -> list[str]:
-    """The answer in one sentence, then what the weaker guarantees did under the same kind of kills."""
+    """Returns the answer in one sentence, then what weaker guarantees did under the same kills."""
     cost, kept = _cost(answers), _kept(_kills(answers, EXACTLY_ONCE))
     first = "; ".join(filter(None, (cost, kept if cost else kept.replace(" it ", f" {EXACTLY_ONCE} "))))
     return [f"{part[0].upper()}{part[1:]}." for part in (first, ", and ".join(_weaker(answers))) if part]
@@ -41,9 +41,10 @@ def subject(reports: Sequence[Report], others: Sequence[Report]) -> str:
 
 
 def of_engines(others: Sequence[Report]) -> str:
-    """The processor time of exactly-once in each engine: its rows from the lowest to the highest; often empty.
+    """Returns the processor time of exactly-once in each engine, from lowest to highest row.
 
-    Runs of different machines or versions are not compared: the newest series counts.
+    Empty with fewer than two engines, which is often so. Runs of different machines or versions are not compared: the
+    newest series counts.
     """
     (reports,) = list(by_place(others).values())[-1:] or [[]]
     found = cpu_of_exactly_once(reports)

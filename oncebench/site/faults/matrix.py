@@ -142,7 +142,7 @@ def _sums(
 def _limits(
     places: Sequence[Place], matrix: Matrix, configurations: Mapping[Configuration, int], faults: Mapping[str, int]
 ) -> list[dict[str, Any]]:
-    """Each known limit once: its code and cause, and the cells (configuration, fault) that have it."""
+    """Returns each known limit once: its code, its cause and its cells (configuration, fault)."""
     found: dict[tuple[str, str], list[list[int]]] = {}
     for place in places:
         if worst(matrix[place]).cell.outcome == LIMIT:

@@ -25,7 +25,10 @@ _POINTS = tuple(name for name in _KILL_HEADINGS if name not in (*_FIRST, *_LEFT_
 
 
 def as_json(reports: Sequence[Report], configurations: Sequence[Configuration]) -> dict[str, Any]:
-    """Recovery by machine, configuration, family and fault, over all faults, and random kills by point."""
+    """Returns recovery by machine, configuration, family and fault, and over all faults.
+
+    Adds random kills by point.
+    """
     used = [
         (number, report) for number, report in enumerate(reports)
         if not report.get("interrupted") and run_kind_of(report) == USUAL

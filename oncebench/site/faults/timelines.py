@@ -99,7 +99,7 @@ def _timeline(
 
 
 def _events(rows: int | None, report: Report) -> int | None:
-    """The events that were needed for these rows; None: each window has another number of events."""
+    """Returns how many events these rows need; None: each window has another number of events."""
     each = _EVENTS_PER_ROW.get(run_kind_of(report).workload)
     return None if rows is None or each is None else rows * each
 

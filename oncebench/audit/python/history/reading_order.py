@@ -15,7 +15,10 @@ from oncebench.audit.python.records import Bools, Ints, offsets_of, partitions_o
 
 
 def in_several_partitions(position: Ints, key: npt.NDArray[np.integer], keys: int) -> Bools:
-    """[keys] Whether events of the key are in several partitions; the events are in the order of `position`."""
+    """[keys] Whether events of the key are in several partitions.
+
+    The events are in the order of `position`.
+    """
     partition = partitions_of(position)
     starts = np.flatnonzero(np.r_[True, np.diff(partition) != 0]) if len(position) else np.empty(0, np.int64)
     seen, several = np.zeros(keys, dtype=bool), np.zeros(keys, dtype=bool)
@@ -42,9 +45,10 @@ def reorder(position: Ints, moved: Bools, batch_ends: Sequence[Mapping[int, int]
 
 
 def batches_of(position: Ints, batch_ends: Sequence[Mapping[int, int]]) -> Ints:
-    """Returns for each position the place of its batch in `batch_ends`; the number of batches if none has it.
+    """Returns for each position the place of its batch in `batch_ends`.
 
-    It is the first batch whose end is beyond the position.
+    The batch is the first one whose end is beyond the position. Without such a batch, the place is the number of
+    batches.
     """
     partition, offset = partitions_of(position), offsets_of(position)
     batch = np.full(len(position), len(batch_ends), dtype=np.int64)

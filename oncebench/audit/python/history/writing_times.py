@@ -33,7 +33,10 @@ CLOCK_US = 1_000_000
 
 
 def writing_times(expected: Expected, progress: Sequence[Mapping[str, Any]]) -> tuple[Times, Times]:
-    """[sessions] From when and until when the pipeline may have written the rows, in epoch µs; may be infinite."""
+    """[sessions] From when and until when the pipeline may have written the rows, in epoch µs.
+
+    Both times may be infinite.
+    """
     lines = list(_timed(progress))
     begun_us = np.array([_begun_us(lines, at) for at in range(len(lines))])
     from_us, until_us = (np.full(len(expected.session_keys), bound) for bound in (-math.inf, math.inf))

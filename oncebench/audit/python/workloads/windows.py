@@ -1,4 +1,4 @@
-"""The right answer of the workload `windows`, from the input topic, the ledger and the batches.
+"""The right answer of the workload `windows`, from input topic, ledger and batches.
 
 A row is a window: the events of one key whose `scheduled_at` lies in the same WINDOW_US. Its id is `KEY@START_MS:0`. It
 has the number of these events, the sum of their values, the sum of (seq + 1) * (value + 1), and the window's end.
@@ -80,7 +80,10 @@ def expected_windows(record: Record) -> Expected:
 
 
 def _last_of_returning_batch(events: Events, ended_us: Ints, ends: Sequence[Mapping[int, int]]) -> Ints:
-    """Returns for each window the last position that its batch read; beyond all events without a known batch."""
+    """Returns for each window the last position that its batch read.
+
+    Without a known batch, the position is beyond all events.
+    """
     beyond = int(events.position.max(initial=-1)) + 1
     if not ends:
         return np.full(len(ended_us), beyond)

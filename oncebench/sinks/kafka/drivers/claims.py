@@ -1,4 +1,4 @@
-"""Claims of a driver on its sink_id in the cluster: its generation, and batches of at-most-once.
+"""Claims of a driver on its sink_id in the cluster: generation, and batches of at-most-once.
 
 Promise: of two drivers of one sink_id, whose checkpoints are copies, at most one goes on. A newer driver first
 publishes its name, then fences producers and reads markers and claims. An older driver's worker first makes its

@@ -1,4 +1,4 @@
-"""Transactions of a sink_id that are open in Kafka: listed, committed and aborted without the job.
+"""Open transactions of a sink_id in Kafka: listed, committed and aborted without the job.
 
 The list comes from the coordinators, and from the partitions for hanging transactions (`hanging_transactions`). A
 transaction that a decision names has its batch and partition from there. Kafka itself shows neither.
@@ -132,7 +132,10 @@ class KafkaTransactions:
         return [left.name for left in unclear if not _committed(marks, left)]
 
     def abort(self, chosen: Sequence[Left]) -> None:
-        """See `Transactions.abort`. The transactions end first: a fence erases their coordinators' decisions."""
+        """See `Transactions.abort`; the transactions end before their ids are fenced.
+
+        A fence erases the decisions of their coordinators.
+        """
         names = {left.name for left in chosen if left.state != HANGING}
         waiting = self._waiting("transactions are aborted")
         settle(self._coordinator, self._names.prefix, names, FENCED_TIMEOUT_MS, LIMIT_S, waiting)

@@ -1,4 +1,4 @@
-"""Puts a marker into an open transaction without librdkafka, which may wait for a coordinator for ever.
+"""Puts a marker into an open transaction without librdkafka, which may wait for ever.
 
 The fault: a broker that is stopped or killed leaves the cluster's metadata when its session ends, after 9 s. librdkafka
 then removes it, but still takes it for the coordinator of its groups, and waits for a connection that nobody makes

@@ -64,7 +64,9 @@ class Transactional:
         stop_if_older(read(client, names.generation_group, names.topic), names)
 
     def log(self, level: int, form: str, facility: str, *more: str) -> None:
-        """Receives librdkafka's log lines (like `logging.Logger.log`): lost connections, and removed brokers.
+        """Receives librdkafka's log lines, among them lost connections and removed brokers.
+
+        The arguments are those of `logging.Logger.log`.
 
         librdkafka logs a lost connection with the facility FAIL and retries by itself. Its error callback reports only
         connections that could not be made. It logs a broker that it removes with DESTROY. It always removes a bootstrap
@@ -117,9 +119,10 @@ class Transactional:
         self.open_batch = None
 
     def retire(self) -> None:
-        """Fences its id, once its transaction is committed: a call of librdkafka may still wait, and begin another.
+        """Fences its id, once its transaction is committed.
 
-        Such a transaction would have no rows, and Kafka would abort it after its time-out. So a failure is only logged.
+        A call of librdkafka may still wait, and begin another transaction. Such a transaction would have no rows, and
+        Kafka would abort it after its time-out. So a failure is only logged.
         """
         try:
             with Coordinator.of(self._client) as coordinator:
