@@ -16,7 +16,9 @@ from dataclasses import replace
 
 import psutil
 
+from oncebench.delivery.errors import REFUSED
 from oncebench.faults.context import OVERTAKEN, FaultContext, pausing, waiting
+from oncebench.processes.child import messages_in
 from oncebench.servers.spark_executors import executors_among
 
 # How often a crash loop kills the pipeline before the pipeline may start completely.
@@ -171,7 +173,7 @@ def zombie(context: FaultContext, _seconds: float) -> Generator[None]:
 
 def _refuses_partitions(message: str, recorded: int) -> bool:
     """Whether this message refuses a number of partitions other than the recorded one."""
-    return message.startswith("refused to start: ") and f" was made with partitions {recorded}," in message
+    return message.startswith(REFUSED) and f" was made with partitions {recorded}," in message
 
 
 def _worker(context: FaultContext) -> int | None:
@@ -205,7 +207,4 @@ def _descendants(process: psutil.Process) -> list[psutil.Process]:
 
 def _last_message(context: FaultContext, log_before: int) -> str:
     # The successor writes to the same log, but prints such a line only when it ends.
-    with context.child.log.open("rb") as log:
-        log.seek(log_before)
-        lines = log.read().decode("utf-8", errors="replace").splitlines()
-    return next((line for line in lines if line.startswith(("refused to start", "stopped:"))), "it printed no reason")
+    return next(iter(messages_in(context.child.log, log_before)), "it printed no reason")

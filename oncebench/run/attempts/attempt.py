@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from oncebench.delivery.failpoints import stops_attempt
-from oncebench.processes.child import Child
+from oncebench.processes.child import Child, lines_of, messages_in
 from oncebench.record.json_lines import AllLines, read_lines
 
 
@@ -121,10 +121,9 @@ class Attempt:
 
     def last_words(self) -> str:
         """Returns the final message of the attempt, or the last line of its log."""
-        own = self.child.log.read_bytes()[self.before.log_bytes :]
-        lines = own.decode("utf-8", errors="replace").splitlines()
-        messages = [line for line in lines if line.startswith(("refused to start", "stopped:"))]
-        return (messages or [line for line in lines if line.strip()] or ["it left no log"])[-1]
+        log, own = self.child.log, self.before.log_bytes
+        messages = messages_in(log, own)
+        return (messages or [line for line in lines_of(log, own) if line.strip()] or ["it left no log"])[-1]
 
 
 def now_us() -> int:
