@@ -12,6 +12,7 @@ from typing_extensions import TypedDict  # pydantic takes that of `typing` only 
 
 from oncebench.delivery.contract import GUARANTEES
 from oncebench.delivery.failpoints import parse_fault
+from oncebench.record import events
 from oncebench.record.validation import Count, Whole, one_of
 
 Sink = Annotated[str, Field(pattern="^[a-z0-9-]+$")]  # any: a stored run may be of a sink that is gone
@@ -267,7 +268,7 @@ _RandomKill = TypedDict(
 
 def _kind_of_event(line: object) -> str:
     match line:
-        case {"event": "random-kill"}:
+        case {"event": events.RANDOM_KILL}:
             return "(random-kill)"
     return "(other)"
 
