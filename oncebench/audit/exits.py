@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from oncebench.audit.not_exercised import ended_us
@@ -37,6 +37,11 @@ class UnintendedExit:
     why: str
     after_start_s: float | None
 
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> UnintendedExit:
+        """Reads an exit from the field `deaths` of a report."""
+        return cls(**{field.name: stored[field.name] for field in fields(cls)})
+
     def __str__(self) -> str:
         how = f"signal {self.signal}" if self.signal is not None else f"exit code {self.exit_code}"
         return how if self.after_start_s is None else f"{how}, {self.after_start_s:.1f} s after its start"
@@ -58,7 +63,7 @@ class Exits:
 
     def as_json(self) -> dict[str, Any]:
         """Returns the field `deaths` of a report."""
-        each = [{**asdict(one), "told": str(one)} for one in self.unintended]
+        each = [asdict(one) for one in self.unintended]
         return {"asked": self.intended, "unasked": len(each), "each_unasked": each}
 
 
