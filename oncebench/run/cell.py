@@ -50,7 +50,6 @@ from oncebench.observe.final_read import final_reads
 from oncebench.observe.resources import Use
 from oncebench.processes.child import Child
 from oncebench.record import events
-from oncebench.run.attempts.attempt import now_us
 from oncebench.run.attempts.supervisor import PipelineEnded, Supervisor
 from oncebench.run.attempts.work_left import WorkLeft
 from oncebench.run.configs import load_configs, load_plans, observer_configs, pipeline_config, warm_up_file
@@ -69,6 +68,7 @@ from oncebench.scenario.cell import Cell
 from oncebench.scenario.workloads import WORKLOADS
 from oncebench.servers.limits import START_LIMIT_S
 from oncebench.sinks.kafka.reader import KafkaReader
+from oncebench.sinks.reader import now_us
 from oncebench.sinks.registry import suite_sinks
 from oncebench.sinks.suite import SuiteSink
 from pipeline.config import PipelineConfig

@@ -6,7 +6,6 @@ from those of earlier attempts.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 from oncebench.delivery.failpoints import stops_attempt
 from oncebench.processes.child import Child, lines_of, messages_in
 from oncebench.record.json_lines import AllLines, read_lines
+from oncebench.sinks.reader import now_us
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,3 @@ class Attempt:
         log, own = self.child.log, self.before.log_bytes
         messages = messages_in(log, own)
         return (messages or [line for line in lines_of(log, own) if line.strip()] or ["it left no log"])[-1]
-
-
-def now_us() -> int:
-    """The time of the timeline: microseconds since the epoch."""
-    return time.time_ns() // 1000

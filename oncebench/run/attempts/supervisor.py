@@ -27,8 +27,9 @@ from oncebench.processes.language import in_english
 from oncebench.record import events
 from oncebench.record.json_lines import LineWriter
 from oncebench.run.attempts.active_faults import ActiveFaults
-from oncebench.run.attempts.attempt import Attempt, AttemptFiles, now_us
+from oncebench.run.attempts.attempt import Attempt, AttemptFiles
 from oncebench.run.attempts.random_kills import RandomKills, Work
+from oncebench.sinks.reader import now_us
 from pipeline.config import PipelineConfig
 
 if TYPE_CHECKING:  # it imports Spark
