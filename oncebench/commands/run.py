@@ -35,6 +35,7 @@ from oncebench.commands.shared.writable import new_results, refuse_unwritable, w
 from oncebench.delivery.failpoints import FORM
 from oncebench.errors import ExitCode
 from oncebench.experiments.workspace import Workspace, run_one
+from oncebench.faults.catalogue import checked_fault
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.measure import exit_code
 from oncebench.report.report import FILE
@@ -42,7 +43,6 @@ from oncebench.report.results import Results, stamp
 from oncebench.report.schema import Report
 from oncebench.report.summary import summary
 from oncebench.scenario.cell import Cell
-from oncebench.scenario.fault_check import checked_fault
 from oncebench.scenario.supports import support_of
 from oncebench.scenario.workloads import WORKLOADS
 
