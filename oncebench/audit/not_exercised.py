@@ -21,6 +21,7 @@ from typing import Any
 
 from oncebench.delivery.failpoints import KILL, parse_fault
 from oncebench.record import events
+from oncebench.record.schema import BATCH
 
 Line = Mapping[str, Any]
 # The notes that end a fault.
@@ -60,7 +61,7 @@ def by_fault(
     The hits come first, in their order, then the requested faults that were not hit.
     """
     records_ends = any(line.get("tells_over") for line in timeline)
-    done = {line.get("batch") for line in progress if line.get("kind") == "batch"}
+    done = {line.get("batch") for line in progress if line.get("kind") == BATCH}
     reasons: list[list[str]] = []
     for number, hit in enumerate(hits):
         own = _elsewhere(hit, requested[number]) if number < len(requested) else [_not_requested(hit)]

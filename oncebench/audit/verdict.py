@@ -36,7 +36,7 @@ from oncebench.audit.python.audit import Findings
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, GUARANTEES
 from oncebench.delivery.failpoints import KILL
 from oncebench.record import Record, events
-from oncebench.record.schema import READ
+from oncebench.record.schema import GAP, READ
 from oncebench.record.traits import traits_of
 
 
@@ -315,7 +315,7 @@ def _not_finished(record: Record) -> tuple[str, ...]:
 
 def _notes(record: Record) -> tuple[str, ...]:
     unintended = exits_of(record.timeline.items, record.hits.items).unintended
-    accepted = [line["text"] for line in record.progress.items if line.get("kind") == "gap"]
+    accepted = [line["text"] for line in record.progress.items if line.get("kind") == GAP]
     failed = record.ledger.failed
     return (
         *([f"{failed} events of the load failed, so the load was smaller than planned"] if failed else []),

@@ -13,6 +13,7 @@ from typing import Any
 from oncebench.delivery.failpoints import KILL, stops_attempt
 from oncebench.record import events
 from oncebench.record.json_lines import Tail
+from oncebench.record.schema import RUNNING
 
 _DEATHS = (events.PIPELINE_KILLED, events.RANDOM_KILL, events.PIPELINE_FAILED, events.ZOMBIE_LEFT)
 
@@ -30,7 +31,7 @@ class NewestFault:
     def describe(self) -> str:
         """Returns for example `after-prepare:kill in batch 6, restarting`; empty without a fault."""
         for line in self._progress.fresh():
-            if line["kind"] == "running":
+            if line["kind"] == RUNNING:
                 self._running_us = max(self._running_us, line["t_us"])
         for hit in self._hits.fresh():
             self._add(hit)

@@ -166,10 +166,13 @@ class _Durations(TypedDict):
 
 
 _State = TypedDict("_State", {"commitTimeMs": float, "numShufflePartitions": NotRequired[Count]})
-# The kinds of progress lines whose `end_offsets` are the committed position of the pipeline.
-BATCH, POSITION = "batch", "position"
-READ = (BATCH, POSITION)
+# The kinds of progress lines. `pipeline.progress` writes them.
+STARTED = "started"  # an attempt begins, with the batch that it found open
 RUNNING = "running"  # the query of an attempt runs
+SINK = "sink"  # the steps of a batch in the sink, with their times
+BATCH, POSITION = "batch", "position"
+READ = (BATCH, POSITION)  # the `end_offsets` are the committed position of the pipeline
+GAP = "gap"  # an operator has accepted a loss
 _Line = TypedDict("_Line", {"kind": str, "t_us": Whole})
 
 

@@ -31,6 +31,7 @@ import numpy.typing as npt
 
 from oncebench.audit.python.latency import Distribution
 from oncebench.record import events
+from oncebench.record.schema import RUNNING, SINK
 from oncebench.scenario.matrix.families import RANDOM_KILL
 
 Ints = npt.NDArray[np.int64]
@@ -166,7 +167,7 @@ def _recovery(fault: Line, end_us: int | None, begun: int, observed: Observed, l
 
     answers = [line for line in observed.timeline if line["event"] in ANSWERS and inside(line["t_us"])]
     answer = min(answers, key=lambda line: int(line["t_us"]), default=None)
-    restarts = [int(line["t_us"]) for line in observed.progress if line["kind"] == "running" and inside(line["t_us"])]
+    restarts = [int(line["t_us"]) for line in observed.progress if line["kind"] == RUNNING and inside(line["t_us"])]
     restarted = min(restarts, default=None)
     continued = fault["fault"] != RANDOM_KILL and answer is not None and answer["event"] == events.PIPELINE_CONTINUED
     detected = fault_us if fault["fault"] == RANDOM_KILL else None if answer is None else int(answer["t_us"])
@@ -237,7 +238,7 @@ def _replayed(
         return None
     if restarted_us is None:
         return 0 if continued else None
-    done = [line for line in observed.progress if line["kind"] == "sink"]
+    done = [line for line in observed.progress if line["kind"] == SINK]
     if not done:
         return None
     left = [line["open_batch"] for line in observed.progress if line.get("open_batch") is not None

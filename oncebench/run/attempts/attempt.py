@@ -14,6 +14,7 @@ from typing import Any
 from oncebench.delivery.failpoints import stops_attempt
 from oncebench.processes.child import Child, lines_of, messages_in
 from oncebench.record.json_lines import AllLines, read_lines
+from oncebench.record.schema import BATCH, RUNNING
 from oncebench.sinks.reader import now_us
 
 
@@ -62,7 +63,7 @@ class AttemptFiles:
 
     def times_running(self) -> int:
         """The number of attempts whose query has run."""
-        return sum(line["kind"] == "running" for line in self.progress())
+        return sum(line["kind"] == RUNNING for line in self.progress())
 
 
 @dataclass
@@ -102,7 +103,7 @@ class Attempt:
 
     def batches(self) -> Sequence[dict[str, Any]]:
         """Progress lines of the batches that the attempt has committed."""
-        found = [line for line in self.files.progress() if line["kind"] == "batch" and not line.get("recovered")]
+        found = [line for line in self.files.progress() if line["kind"] == BATCH and not line.get("recovered")]
         return [line for line in found if line["t_us"] > self.before.t_us]
 
     def killed(self, or_worker: bool = False) -> bool:
