@@ -137,7 +137,7 @@ class FaultContext:
             self.away = False
 
     def note(self, event: str, **fields: Any) -> None:
-        """Appends a line to timeline.jsonl that names this hit."""
+        """Appends a line to timeline.jsonl that names this hit; `event` is one of `oncebench.record.events`."""
         self.control.note(event, hit_us=self.hit["t_us"], **fields)
 
     def idle(self, why: str) -> None:
