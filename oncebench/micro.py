@@ -26,7 +26,9 @@ from oncebench.audit.python.audit import audit
 from oncebench.audit.python.model import expected_output
 from oncebench.delivery.digest import digest
 from oncebench.record import FINAL, INPUT, OBSERVED, QUARANTINE, Record
+from oncebench.record.events import DRAINED
 from oncebench.record.json_lines import Lines
+from oncebench.record.schema import BATCH
 from oncebench.record.streams import Stream
 from oncebench.sinks.kafka.coordinator import Transaction, end_txn_request
 from pipeline.events import check
@@ -108,8 +110,8 @@ class Work:
             observed=Stream(OBSERVED.empty_table(), complete=True),
             quarantine=Stream(QUARANTINE.empty_table(), complete=True),
             ends={"output": {"0": {"lso": len(rows), "hw": len(rows)}}, "final_complete": True},
-            progress=Lines(({"kind": "batch", "batch": 0, "end_offsets": {"0": EVENTS}},)),
-            timeline=Lines(({"t_us": STARTED_US, "event": "drained"},)),
+            progress=Lines(({"kind": BATCH, "batch": 0, "end_offsets": {"0": EVENTS}},)),
+            timeline=Lines(({"t_us": STARTED_US, "event": DRAINED},)),
         )
 
     def schedule(self) -> None:

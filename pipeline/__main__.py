@@ -14,7 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from oncebench.delivery.durable import refuse_wrong_place
-from oncebench.delivery.errors import NO_RESTART_HELPS, RESTART_HELPS, PipelineError, RefusedStart, StoppedGently
+from oncebench.delivery.errors import (
+    NO_RESTART_HELPS,
+    REFUSED,
+    RESTART_HELPS,
+    STOPPED,
+    PipelineError,
+    RefusedStart,
+    StoppedGently,
+)
 from pipeline.config import read_config
 from pipeline.spark.signals import Stopping, end_jvms
 from pipeline.spark.sockets import short_sockets
@@ -67,13 +75,13 @@ def _ended_by(error: Exception) -> int:
     if isinstance(error, StoppedGently):
         return 0
     if isinstance(error, RefusedStart):
-        print(f"refused to start: {error}", file=sys.stderr)
+        print(f"{REFUSED}{error}", file=sys.stderr)
         return NO_RESTART_HELPS
     if isinstance(error, PipelineError):
-        print(f"stopped: {type(error).__name__}: {error}", file=sys.stderr)
+        print(f"{STOPPED}{type(error).__name__}: {error}", file=sys.stderr)
         return RESTART_HELPS if error.restart_helps else NO_RESTART_HELPS
     logging.getLogger("pipeline").error("the query died", exc_info=error)
-    print(f"stopped: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}", file=sys.stderr)
+    print(f"{STOPPED}{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}", file=sys.stderr)
     return RESTART_HELPS
 
 

@@ -47,6 +47,7 @@ from oncebench.record.json_lines import LineWriter
 from oncebench.record.streams import StreamWriter, read_stream
 from oncebench.servers.sink_servers import open_services
 from oncebench.sinks.postgres.connection import connect
+from oncebench.sinks.reader import now_us
 from oncebench.sinks.registry import suite_sinks
 from oncebench.sinks.suite import Place
 from pipeline.rows import KEY, ROW, SCHEMA
@@ -65,10 +66,6 @@ def step(number: int) -> pa.RecordBatch:
     strings = {field.name for field in SCHEMA if isinstance(field.dataType, StringType)}
     rows = [{name: str(number) if name in strings else at for name in ROW} for at in range(ROWS)]
     return pa.RecordBatch.from_pylist(rows, to_arrow_schema(SCHEMA))
-
-
-def now_us() -> int:
-    return time.time_ns() // 1000
 
 
 def files(suffix: str, target: Mapping[str, Any]) -> Publish:

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from oncebench.audit.not_exercised import RANDOM, ended_us
+from oncebench.audit.not_exercised import ended_us
 from oncebench.delivery.failpoints import KILL
+from oncebench.record import events
 
-# Timeline events of the supervisor, besides RANDOM.
-KILLED, FAILED = "pipeline-killed", "pipeline-failed"
-EXIT_EVENTS = frozenset({KILLED, RANDOM, FAILED})
+_INTENDED = (events.PIPELINE_KILLED, events.RANDOM_KILL)
+EXIT_EVENTS = frozenset({*_INTENDED, events.PIPELINE_FAILED})
 # Kafka's clients send a request again after 30 s (`request.timeout.ms`), so a fault may have a consequence this long
 # after its end.
 AFTERMATH_US = 30_000_000
@@ -36,6 +36,11 @@ class UnintendedExit:
     signal: int | None
     why: str
     after_start_s: float | None
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> UnintendedExit:
+        """Reads an exit from the field `deaths` of a report."""
+        return cls(**{field.name: stored[field.name] for field in fields(cls)})
 
     def __str__(self) -> str:
         how = f"signal {self.signal}" if self.signal is not None else f"exit code {self.exit_code}"
@@ -58,7 +63,7 @@ class Exits:
 
     def as_json(self) -> dict[str, Any]:
         """Returns the field `deaths` of a report."""
-        each = [{**asdict(one), "told": str(one)} for one in self.unintended]
+        each = [asdict(one) for one in self.unintended]
         return {"asked": self.intended, "unasked": len(each), "each_unasked": each}
 
 
@@ -72,7 +77,7 @@ def exits_of(timeline: Sequence[Mapping[str, Any]], hits: Sequence[Mapping[str, 
     killed = {hit.get("life") for hit in hits if hit["action"] == KILL} - {None}
     intended, by_failpoint, unintended = 0, 0, []
     for line, start, was_intended in each_exit(timeline, hits):
-        by_failpoint += line["event"] == KILLED or start.get("pid") in killed
+        by_failpoint += line["event"] == events.PIPELINE_KILLED or start.get("pid") in killed
         if was_intended:
             intended += 1
         else:
@@ -91,11 +96,11 @@ def each_exit(
     start: Mapping[str, Any] = {}
     for line in timeline:
         event = line.get("event")
-        if event == "pipeline-started":
+        if event == events.PIPELINE_STARTED:
             start = line
         elif event in EXIT_EVENTS:
             explained = "pid" in start and line["t_us"] <= until_us.get(start["pid"], -math.inf)
-            yield line, start, event in (KILLED, RANDOM) or explained
+            yield line, start, event in _INTENDED or explained
 
 
 def _unintended(line: Mapping[str, Any], start: Mapping[str, Any]) -> UnintendedExit:

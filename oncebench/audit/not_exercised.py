@@ -20,12 +20,12 @@ from itertools import chain
 from typing import Any
 
 from oncebench.delivery.failpoints import KILL, parse_fault
+from oncebench.record import events
+from oncebench.record.schema import BATCH
 
 Line = Mapping[str, Any]
-# Timeline events: the fault had no target; the fault ran to its end.
-IDLE, OVER = "nemesis-idle", "nemesis-over"
-# Timeline event: the pipeline was killed at a random time.
-RANDOM = "random-kill"
+# The notes that end a fault.
+_ENDS = (events.NEMESIS_IDLE, events.NEMESIS_OVER)
 # The end of the reason why a run did not exercise a fault that it requested.
 NOT_HIT = "was not hit"
 # Once a batch is in Spark's commit log, a kill does not make Spark run it again.
@@ -43,12 +43,14 @@ def notes_of(hit: Line, hits: Sequence[Line], timeline: Sequence[Line]) -> list[
 def ended_us(hit: Line, hits: Sequence[Line], timeline: Sequence[Line]) -> float:
     """Returns when the fault of this hit was over, in epoch µs; infinite if the record does not show it."""
     notes = notes_of(hit, hits, timeline)
-    return max((line["t_us"] for line in notes if line.get("event") in (IDLE, OVER)), default=math.inf)
+    return max((line["t_us"] for line in notes if line.get("event") in _ENDS), default=math.inf)
 
 
 def without_a_hit(hits: Sequence[Line], timeline: Sequence[Line]) -> list[str]:
     """Returns the faults without a target whose hit is not in the record."""
-    return [_idle(line) for line in timeline if line.get("event") == IDLE and _hit_of(line, hits) is None]
+    return [
+        _idle(line) for line in timeline if line.get("event") == events.NEMESIS_IDLE and _hit_of(line, hits) is None
+    ]
 
 
 def by_fault(
@@ -59,13 +61,13 @@ def by_fault(
     The hits come first, in their order, then the requested faults that were not hit.
     """
     records_ends = any(line.get("tells_over") for line in timeline)
-    done = {line.get("batch") for line in progress if line.get("kind") == "batch"}
+    done = {line.get("batch") for line in progress if line.get("kind") == BATCH}
     reasons: list[list[str]] = []
     for number, hit in enumerate(hits):
         own = _elsewhere(hit, requested[number]) if number < len(requested) else [_not_requested(hit)]
         notes = notes_of(hit, hits, timeline)
-        own += [_idle(line) for line in notes if line.get("event") == IDLE]
-        ended = any(line.get("event") in (IDLE, OVER) for line in notes)
+        own += [_idle(line) for line in notes if line.get("event") == events.NEMESIS_IDLE]
+        ended = any(line.get("event") in _ENDS for line in notes)
         if records_ends and hit["action"] != KILL and not ended:  # the pipeline kills itself, and writes no note
             own.append(f"the fault {hit['fault']} did not run to its end")
         if _must_replay(hit) and hit["batch"] not in done:
@@ -84,7 +86,7 @@ def of_random_kill(line: Line) -> list[str]:
 
 def of_random_kills(requested: int, timeline: Sequence[Line]) -> list[str]:
     """Returns why the random kills of a run were not exercised; an empty list if they were."""
-    kills = [line for line in timeline if line.get("event") == RANDOM]
+    kills = [line for line in timeline if line.get("event") == events.RANDOM_KILL]
     missing = [f"{len(kills)} of {requested} random kills happened"] if len(kills) < requested else []
     untested = Counter(chain.from_iterable(map(of_random_kill, kills)))
     return [*missing, *(f"{count} of {len(kills)} random kills: {why}" for why, count in untested.items())]
@@ -93,7 +95,7 @@ def of_random_kills(requested: int, timeline: Sequence[Line]) -> list[str]:
 def _hit_of(line: Line, hits: Sequence[Line]) -> Line | None:
     if "hit_us" in line:
         return next((hit for hit in hits if hit["t_us"] == line["hit_us"]), None)
-    if line.get("event") != IDLE:
+    if line.get("event") != events.NEMESIS_IDLE:
         return None
     return next((hit for hit in reversed(hits) if hit["fault"] == line["fault"] and hit["t_us"] <= line["t_us"]), None)
 

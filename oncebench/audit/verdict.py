@@ -35,8 +35,8 @@ from oncebench.audit.python.attribution import Excuses
 from oncebench.audit.python.audit import Findings
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, GUARANTEES
 from oncebench.delivery.failpoints import KILL
-from oncebench.record import Record
-from oncebench.record.schema import READ
+from oncebench.record import Record, events
+from oncebench.record.schema import GAP, READ
 from oncebench.record.traits import traits_of
 
 
@@ -48,12 +48,6 @@ class Verdict(StrEnum):
     UNKNOWN = "unknown"
     VACUOUS = "vacuous"
 
-
-# Timeline events.
-LOAD_STARTED, LOAD_DONE = "load-started", "load-done"
-PROCESS_DIED = "process-died"  # a generator or an observer
-INTERRUPTED = "interrupted"  # a gentle stop was requested
-START_TIMED_OUT = "start-timed-out"  # the time of the run was over while an attempt was alive and starting
 
 # The beginning of the reason why a run that did not end is no stalled one.
 NOT_FINISHED = "not finished: the machine was too slow"
@@ -252,7 +246,7 @@ def _untrusted(findings: Findings, record: Record) -> tuple[str, ...]:
 
 def _weak(findings: Findings, record: Record) -> tuple[str, ...]:
     share = record.ledger.sent_share
-    died = [line for line in record.timeline.items if line.get("event") == PROCESS_DIED]
+    died = [line for line in record.timeline.items if line.get("event") == events.PROCESS_DIED]
     reasons = [f"{line.get('name')} died during the run: {line.get('why')}" for line in died]
     if interrupted := _interrupted(findings, record):
         reasons.append(interrupted)
@@ -296,21 +290,21 @@ def _interrupted(findings: Findings, record: Record) -> str | None:
     """Returns what an interruption left undone; None if nothing, or without an interruption."""
     times: dict[str, int] = {}
     for line in record.timeline.items:
-        if line.get("event") in (LOAD_STARTED, INTERRUPTED, LOAD_DONE) and "t_us" in line:
+        if line.get("event") in (events.LOAD_STARTED, events.INTERRUPTED, events.LOAD_DONE) and "t_us" in line:
             times.setdefault(line["event"], line["t_us"])
-    if INTERRUPTED not in times or LOAD_STARTED not in times:
+    if events.INTERRUPTED not in times or events.LOAD_STARTED not in times:
         return None
     sent = f"with {record.ledger.sent_share:.1%} of the planned events sent"
-    done_us = times.get(LOAD_DONE)
-    if done_us is not None and times[INTERRUPTED] >= done_us:
-        after_s = (times[INTERRUPTED] - done_us) / 1e6
+    done_us = times.get(events.LOAD_DONE)
+    if done_us is not None and times[events.INTERRUPTED] >= done_us:
+        after_s = (times[events.INTERRUPTED] - done_us) / 1e6
         return f"interrupted {after_s:.1f} s after the load, {sent}" if findings.drained is None else None
-    load_s = max(0, times[INTERRUPTED] - max(times[LOAD_STARTED], record.plan.started_us)) / 1e6
+    load_s = max(0, times[events.INTERRUPTED] - max(times[events.LOAD_STARTED], record.plan.started_us)) / 1e6
     return f"interrupted after {load_s:.1f} s of the load, {sent}"
 
 
 def _not_finished(record: Record) -> tuple[str, ...]:
-    if not any(line.get("event") == START_TIMED_OUT for line in record.timeline.items):
+    if not any(line.get("event") == events.START_TIMED_OUT for line in record.timeline.items):
         return ()
     return (
         f"{NOT_FINISHED}. The pipeline was alive and still starting when the time of the run was over. Run it again on "
@@ -321,7 +315,7 @@ def _not_finished(record: Record) -> tuple[str, ...]:
 
 def _notes(record: Record) -> tuple[str, ...]:
     unintended = exits_of(record.timeline.items, record.hits.items).unintended
-    accepted = [line["text"] for line in record.progress.items if line.get("kind") == "gap"]
+    accepted = [line["text"] for line in record.progress.items if line.get("kind") == GAP]
     failed = record.ledger.failed
     return (
         *([f"{failed} events of the load failed, so the load was smaller than planned"] if failed else []),

@@ -22,7 +22,7 @@ from oncebench.commands.shared.options import (
 )
 from oncebench.commands.shared.postgres import postgres_option
 from oncebench.commands.shared.refusals import given, refuse
-from oncebench.commands.shared.workspace import workspace_options
+from oncebench.commands.shared.workspace import WORKSPACE_PARAMETERS, workspace_options
 from oncebench.commands.shared.writable import new_results
 from oncebench.errors import ExitCode, Interrupted, UserError
 from oncebench.experiments.series import at_least_s, run_series
@@ -42,7 +42,7 @@ from oncebench.scenario.supports import is_two_phase, support_of
 # Long enough to notice an outage and to repair a common one by hand.
 USUAL_OUTAGE_S = 600.0
 # Options that only a run uses, besides those for Kafka.
-OF_RUNS = ("postgres", "work_dir", "keep", "start_timeout_s")
+OF_RUNS = ("postgres", *WORKSPACE_PARAMETERS)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
 
 

@@ -16,6 +16,7 @@ from oncebench.commands.scenario_files.lines import refused_by_file
 from oncebench.commands.scenario_files.saved import refuse_as_new_file
 from oncebench.commands.scenario_files.saved import save as save_scenario
 from oncebench.commands.shared.checkpoint import checkpoint_option
+from oncebench.commands.shared.kafka import KAFKA_PARAMETERS
 from oncebench.commands.shared.options import (
     GroupedCommand,
     base_cell,
@@ -29,11 +30,12 @@ from oncebench.commands.shared.options import (
 from oncebench.commands.shared.postgres import given_postgres, postgres_option
 from oncebench.commands.shared.records import records_options, with_records
 from oncebench.commands.shared.refusals import refuse
-from oncebench.commands.shared.workspace import workspace_options
+from oncebench.commands.shared.workspace import WORKSPACE_PARAMETERS, workspace_options
 from oncebench.commands.shared.writable import new_results, refuse_unwritable, write_whole
 from oncebench.delivery.failpoints import FORM
 from oncebench.errors import ExitCode
 from oncebench.experiments.workspace import Workspace, run_one
+from oncebench.faults.catalogue import checked_fault
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.measure import exit_code
 from oncebench.report.report import FILE
@@ -41,7 +43,6 @@ from oncebench.report.results import Results, stamp
 from oncebench.report.schema import Report
 from oncebench.report.summary import summary
 from oncebench.scenario.cell import Cell
-from oncebench.scenario.fault_check import checked_fault
 from oncebench.scenario.supports import support_of
 from oncebench.scenario.workloads import WORKLOADS
 
@@ -146,8 +147,7 @@ def finish(report: Report, results: Results, folder: Path, json_path: str | None
 
 
 # Options that are no part of a cell.
-_OTHER = ("scenario", "save", "json_path", "work_dir", "keep", "start_timeout_s", "bootstrap_servers", "kafka_conf",
-          "kafka_set")  # fmt: skip
+_OTHER = ("scenario", "save", "json_path", *WORKSPACE_PARAMETERS, *KAFKA_PARAMETERS)
 
 
 def asked_cell(context: click.Context, kafka: KafkaAccess | None) -> Cell:

@@ -10,6 +10,9 @@ from typing import ClassVar
 
 # Exit codes of a job and of the pipeline.
 RESTART_HELPS, NO_RESTART_HELPS = 1, 2
+# How the last message of a pipeline begins, if it refused to start or an error stopped it. The suite finds the message
+# in the log by this beginning. The jobs of other engines write the second one too (`peers/`).
+REFUSED, STOPPED = "refused to start: ", "stopped: "
 
 
 class PipelineError(Exception):

@@ -23,7 +23,7 @@ from pyspark.sql import functions as f
 
 from oncebench.delivery import quarantine
 from oncebench.delivery.batch import Batch, deliverable, warm_up
-from oncebench.delivery.errors import PipelineError
+from oncebench.delivery.errors import NO_RESTART_HELPS, REFUSED, PipelineError
 from oncebench.delivery.failpoints import Failpoints
 from oncebench.delivery.journal import Identity, open_journal
 from oncebench.delivery.protocols import native, protocol_of
@@ -121,5 +121,5 @@ if __name__ == "__main__":
     try:
         run(Path(sys.argv[1]))
     except PipelineError as error:
-        print(f"refused to start: {error}", file=sys.stderr)
-        sys.exit(2)
+        print(f"{REFUSED}{error}", file=sys.stderr)
+        sys.exit(NO_RESTART_HELPS)

@@ -15,6 +15,7 @@ from functools import partial
 from oncebench.delivery.contract import AT_MOST_ONCE, EXACTLY_ONCE, Support
 from oncebench.delivery.failpoints import KILL, POINTS, Fault, parse_fault
 from oncebench.delivery.protocols import exactly_once_two_phase, native, protocol_of
+from oncebench.errors import ExitCode, UserError
 from oncebench.faults import checkpoint, disk, link, process, replicas, server, too_few_replicas
 from oncebench.faults.checkpoint import BATCHES_BACK, COMMITS, OFFSETS, damaging
 from oncebench.faults.context import Injection
@@ -362,3 +363,18 @@ def why_malformed(fault: Fault) -> str | None:
         needs = f"needs its seconds ({fault.action}:5)" if action.timed else "takes no seconds"
         return f"fault {fault}: {fault.action} {needs}"
     return None
+
+
+def checked_fault(text: str) -> str:
+    """The fault specification in its full form, with every default written out.
+
+    Raises:
+        UserError: the text is not a fault specification (exit code 2).
+    """
+    try:
+        fault = parse_fault(text)
+    except ValueError as error:
+        raise UserError(str(error), exit_code=ExitCode.USAGE) from error
+    if (wrong := why_malformed(fault)) is not None:
+        raise UserError(wrong, exit_code=ExitCode.USAGE)
+    return str(fault)

@@ -22,6 +22,7 @@ from functools import partial
 from pathlib import Path
 
 from oncebench.faults.context import OVERTAKEN, FaultContext, Injection, waiting
+from oncebench.record import events
 
 OFFSETS, COMMITS = "offsets", "commits"
 BATCHES_BACK = 2  # the age of the older checkpoint
@@ -71,7 +72,7 @@ def _start_on(context: FaultContext, other: Path) -> Generator[None]:
     try:
         other.rename(context.checkpoint)
         before = _journal_marks(context.checkpoint)
-        context.note("checkpoint-damaged")
+        context.note(events.CHECKPOINT_DAMAGED)
         context.control.start_successor()
         started = True
         yield from waiting(lambda: bool(context.control.batches()) or not context.pipeline_alive())
@@ -87,11 +88,11 @@ def _start_on(context: FaultContext, other: Path) -> Generator[None]:
             shutil.rmtree(context.checkpoint, ignore_errors=True)
             original.rename(context.checkpoint)
     if accepted:
-        context.note("unrefused")
+        context.note(events.UNREFUSED)
     elif context.later_hits():
         context.idle(OVERTAKEN)  # the handler of that later fault starts another attempt
     else:
-        context.note("refused", why=context.control.last_words())
+        context.note(events.REFUSED, why=context.control.last_words())
         context.control.start_successor()
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from oncebench.processes.child import Child
+from oncebench.record import events
 from pipeline.config import PipelineConfig
 
 if TYPE_CHECKING:
@@ -136,12 +137,12 @@ class FaultContext:
             self.away = False
 
     def note(self, event: str, **fields: Any) -> None:
-        """Appends a line to timeline.jsonl that names this hit."""
+        """Appends a line to timeline.jsonl that names this hit; `event` is one of `oncebench.record.events`."""
         self.control.note(event, hit_us=self.hit["t_us"], **fields)
 
     def idle(self, why: str) -> None:
         """Records that the fault had no target: the run has not exercised this fault."""
-        self.note("nemesis-idle", fault=self.hit["fault"], why=why)
+        self.note(events.NEMESIS_IDLE, fault=self.hit["fault"], why=why)
 
     @property
     def _sessions(self) -> Sequence[Child]:
@@ -166,7 +167,7 @@ class FaultContext:
     def resume_pipeline(self) -> None:
         """Continues the pipeline, except `control.kept_stopped`, and records that."""
         self.thaw()
-        self.note("pipeline-continued")
+        self.note(events.PIPELINE_CONTINUED)
 
     def kill_pipeline(self) -> None:
         """SIGKILL for every process of the newest attempt, also for its executors on the run's own Spark cluster.

@@ -19,6 +19,7 @@ from pathlib import Path
 from oncebench.faults.context import OVERTAKEN, FaultContext, waiting
 from oncebench.faults.server import KAFKA
 from oncebench.processes.child import read_log
+from oncebench.record import events
 from oncebench.servers.small_disk import BALLAST, fill
 
 # Folders of a run: Spark's checkpoint with our journal, the output of a sink that writes local files, and the topics
@@ -37,12 +38,12 @@ def fill_disk(context: FaultContext, seconds: float, *, folder: str) -> Generato
     with context.without_restarts():
         ballast = fill(context.config.record / folder)
         try:
-            context.note("disk-full", folder=folder)
+            context.note(events.DISK_FULL, folder=folder)
             context.resume_pipeline()
             yield from waiting(lambda: not context.pipeline_alive(), seconds)
         finally:
             ballast.unlink()
-            context.note("disk-has-room", folder=folder)
+            context.note(events.DISK_HAS_ROOM, folder=folder)
         if context.pipeline_alive():
             context.idle("the pipeline survived the full disk")
         elif context.later_hits():
@@ -62,7 +63,7 @@ def fill_broker_disk(context: FaultContext, seconds: float) -> Generator[None]:
     with context.without_restarts():
         ballast = fill(context.config.record / BROKER)
         try:
-            context.note("disk-full", folder=BROKER)
+            context.note(events.DISK_FULL, folder=BROKER)
             context.resume_pipeline()
             yield from waiting(lambda: not broker.alive, seconds)
             if broker.alive:
@@ -72,14 +73,14 @@ def fill_broker_disk(context: FaultContext, seconds: float) -> Generator[None]:
             elif not _names_full_disk(broker.log, log_before):
                 context.idle(_OTHER_CAUSE.format("broker"))
             else:
-                context.note("broker-halted")
+                context.note(events.BROKER_HALTED)
         finally:
             try:
                 ballast.unlink()
-                context.note("disk-has-room", folder=BROKER)
+                context.note(events.DISK_HAS_ROOM, folder=BROKER)
             finally:
                 broker.restart()
-                context.note("broker-back")
+                context.note(events.BROKER_BACK)
 
 
 def _names_full_disk(log: Path, offset: int) -> bool:

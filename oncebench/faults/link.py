@@ -19,6 +19,7 @@ from typing import Any
 from oncebench.delivery.contract import EXACTLY_ONCE
 from oncebench.faults.context import FaultContext, pausing, waiting
 from oncebench.faults.server import KAFKA, POSTGRES
+from oncebench.record import events
 from oncebench.servers.proxy.framing import (
     END_TXN,
     PRODUCE,
@@ -50,9 +51,9 @@ def link_to(server: str) -> str:
 def late_commit(context: FaultContext, seconds: float) -> Generator[None]:
     """Closes the connection of the next EndTxn, and forwards the EndTxn `seconds` later."""
     catch = Catch(lambda request: is_kafka(END_TXN, request), held_s=seconds)
-    yield from _catch_request(context, KAFKA, catch, "commit-held")
+    yield from _catch_request(context, KAFKA, catch, events.COMMIT_HELD)
     if catch.answer is not None and catch.request is not None:
-        context.note("commit-arrived", error_code=end_txn_error(catch.answer, catch.request))
+        context.note(events.COMMIT_ARRIVED, error_code=end_txn_error(catch.answer, catch.request))
 
 
 def lose_answer(context: FaultContext, _seconds: float) -> Generator[None]:
@@ -131,20 +132,20 @@ def _cut(context: FaultContext, server: str, seconds: float) -> Generator[None]:
     with context.without_restarts():
         try:
             proxy.cut()
-            context.note("link-cut")
+            context.note(events.LINK_CUT)
             context.resume_pipeline()
             yield from pausing(seconds)
         finally:
             proxy.mend()
-            context.note("link-mended")
+            context.note(events.LINK_MENDED)
 
 
 def _lose_answer(context: FaultContext, server: str, catch: Catch, read: ReadAnswer) -> Generator[None]:
     """Drops the answer to a request and records it. Idle unless it reported success."""
-    yield from _catch_request(context, server, catch, "request-caught")
+    yield from _catch_request(context, server, catch, events.REQUEST_CAUGHT)
     if catch.answer is not None and catch.request is not None:
         success, fields = read(catch.answer, catch.request)
-        context.note("answer-lost", **fields)
+        context.note(events.ANSWER_LOST, **fields)
         if not success:
             context.idle("the lost answer reported no success")
 

@@ -16,7 +16,10 @@ from dataclasses import replace
 
 import psutil
 
+from oncebench.delivery.errors import REFUSED
 from oncebench.faults.context import OVERTAKEN, FaultContext, pausing, waiting
+from oncebench.processes.child import messages_in
+from oncebench.record import events
 from oncebench.servers.spark_executors import executors_among
 
 # How often a crash loop kills the pipeline before the pipeline may start completely.
@@ -46,7 +49,7 @@ def end(context: FaultContext, _seconds: float) -> Generator[None]:
             context.idle(OVERTAKEN)  # that fault records the exit and starts the next attempt
             return
         if clean:
-            context.note("pipeline-stopped", exit_code=context.child.returncode)
+            context.note(events.PIPELINE_STOPPED, exit_code=context.child.returncode)
         else:
             context.idle_after_failure("the pipeline received SIGTERM")
         context.control.start_successor()
@@ -80,45 +83,52 @@ def kill_worker(context: FaultContext, _seconds: float) -> Generator[None]:
     """Kills only the Python worker that passes the point."""
     if (pid := _worker(context)) is not None:
         os.kill(pid, signal.SIGKILL)
-        context.note("worker-killed", pid=pid)
+        context.note(events.WORKER_KILLED, pid=pid)
     context.resume_pipeline()
     yield
 
 
 def stop_worker(context: FaultContext, seconds: float) -> Generator[None]:
     """Stops only the Python worker that passes the point, for `seconds`."""
-    yield from _stop_process(context, _worker(context), "worker", seconds)
+    yield from _stop_process(context, _worker(context), seconds, events.WORKER_STOPPED, events.WORKER_CONTINUED)
 
 
 def kill_executor(context: FaultContext, _seconds: float) -> Generator[None]:
     """Kills the JVM of one executor (see `_executor`); its workers notice it."""
     if (pid := _executor(context)) is not None:
         os.kill(pid, signal.SIGKILL)
-        context.note("executor-killed", pid=pid)
+        context.note(events.EXECUTOR_KILLED, pid=pid)
     context.resume_pipeline()
     yield
 
 
 def stop_executor(context: FaultContext, seconds: float) -> Generator[None]:
     """Stops one executor's JVM (see `_executor`) for `seconds`. Its Python workers continue."""
-    yield from _stop_process(context, _executor(context), "executor", seconds)
+    yield from _stop_process(context, _executor(context), seconds, events.EXECUTOR_STOPPED, events.EXECUTOR_CONTINUED)
 
 
-def _stop_process(context: FaultContext, pid: int | None, name: str, seconds: float) -> Generator[None]:
-    """Continues the pipeline except this process, and the process `seconds` later."""
+def _stop_process(
+    context: FaultContext, pid: int | None, seconds: float, stopped: str, continued: str
+) -> Generator[None]:
+    """Continues the pipeline except this process, and the process `seconds` later.
+
+    Args:
+        stopped: the event of the first step.
+        continued: the event of the second step.
+    """
     if pid is None:
         context.resume_pipeline()
         return
     context.control.kept_stopped.add(pid)
     try:
         context.resume_pipeline()
-        context.note(f"{name}-stopped", pid=pid)
+        context.note(stopped, pid=pid)
         yield from pausing(seconds)
     finally:
         context.control.kept_stopped.discard(pid)
         # Harmless if the process, or the whole pipeline, has died meanwhile.
         context.thaw()
-        context.note(f"{name}-continued", pid=pid)
+        context.note(continued, pid=pid)
 
 
 def repartition(context: FaultContext, _seconds: float) -> Generator[None]:
@@ -137,7 +147,7 @@ def repartition(context: FaultContext, _seconds: float) -> Generator[None]:
             context.idle(OVERTAKEN)
             return
         elif _refuses_partitions(message := context.control.last_words(), context.config.partitions):
-            context.note("refused", why=message)
+            context.note(events.REFUSED, why=message)
         else:
             context.idle_after_failure("the pipeline was started with one more partition")
         context.control.start_successor(context.config)
@@ -150,7 +160,7 @@ def zombie(context: FaultContext, _seconds: float) -> Generator[None]:
     the batch, so the next step of the first pipeline meets a finished batch. The end and the last message of the first
     pipeline are recorded.
     """
-    context.note("zombie-left", pid=context.child.pid)
+    context.note(events.ZOMBIE_LEFT, pid=context.child.pid)
     continued = ended = False
     try:
         context.control.start_successor(keep_predecessor=True)
@@ -158,20 +168,20 @@ def zombie(context: FaultContext, _seconds: float) -> Generator[None]:
         log_before = context.child.log.stat().st_size
         context.thaw()
         continued = True
-        context.note("zombie-continued")
+        context.note(events.ZOMBIE_CONTINUED)
         yield from waiting(lambda: not context.child.alive)
         context.child.kill_session()  # its JVM and its workers may outlive the driver
         ended = True
-        context.note("zombie-ended", exit_code=context.child.returncode, why=_last_message(context, log_before))
+        context.note(events.ZOMBIE_ENDED, exit_code=context.child.returncode, why=_last_message(context, log_before))
     finally:
         if not ended:
-            context.note("zombie-outlived" if continued else "zombie-never-continued")
+            context.note(events.ZOMBIE_OUTLIVED if continued else events.ZOMBIE_NEVER_CONTINUED)
             context.child.kill_session()
 
 
 def _refuses_partitions(message: str, recorded: int) -> bool:
     """Whether this message refuses a number of partitions other than the recorded one."""
-    return message.startswith("refused to start: ") and f" was made with partitions {recorded}," in message
+    return message.startswith(REFUSED) and f" was made with partitions {recorded}," in message
 
 
 def _worker(context: FaultContext) -> int | None:
@@ -205,7 +215,4 @@ def _descendants(process: psutil.Process) -> list[psutil.Process]:
 
 def _last_message(context: FaultContext, log_before: int) -> str:
     # The successor writes to the same log, but prints such a line only when it ends.
-    with context.child.log.open("rb") as log:
-        log.seek(log_before)
-        lines = log.read().decode("utf-8", errors="replace").splitlines()
-    return next((line for line in lines if line.startswith(("refused to start", "stopped:"))), "it printed no reason")
+    return next(iter(messages_in(context.child.log, log_before)), "it printed no reason")

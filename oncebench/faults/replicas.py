@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 from oncebench.faults.context import FaultContext, pausing, waiting
 from oncebench.faults.roles import Place, Role
 from oncebench.faults.server import KAFKA
+from oncebench.record import events
 
 if TYPE_CHECKING:  # `oncebench list` runs without what starts a broker
     from oncebench.servers.kafka.broker import KafkaBroker
@@ -62,7 +63,7 @@ def kill_leader(context: FaultContext, _seconds: float, role: Role) -> Generator
         return
     with disturbing(leader.cluster):
         leader.broker.kill()
-        _note(context, "leader-killed", leader)
+        _note(context, events.LEADER_KILLED, leader)
         context.resume_pipeline()
         yield from _fail_over(context, leader)
 
@@ -72,7 +73,7 @@ def bounce_leader(context: FaultContext, _seconds: float, role: Role) -> Generat
     if (leader := (yield from _find(context, role))) is None:
         return
     with disturbing(leader.cluster):
-        _note(context, "leader-ends", leader)
+        _note(context, events.LEADER_ENDS, leader)
         context.resume_pipeline()
         yield from _end(leader.broker)
         yield from _fail_over(context, leader)
@@ -86,13 +87,13 @@ def stop_leader(context: FaultContext, seconds: float, role: Role) -> Generator[
         successor: int | None = None
         try:
             leader.broker.pause()
-            _note(context, "leader-stopped", leader)
+            _note(context, events.LEADER_STOPPED, leader)
             context.resume_pipeline()
             with context.server_away():
                 successor = yield from _leader_within(seconds, leader.successor)
         finally:
             leader.broker.resume()
-            context.note("leader-continued", broker=leader.number, **_moved(successor))
+            context.note(events.LEADER_CONTINUED, broker=leader.number, **_moved(successor))
         _idle_without(successor, context, seconds)
         yield from in_sync(context, leader.cluster)
 
@@ -108,11 +109,11 @@ def isolate_leader(context: FaultContext, seconds: float, role: Role) -> Generat
     assert cluster.network is not None, "`lab.broker` starts separable brokers for a run with this fault"
     with disturbing(cluster):
         with cluster.network.cut(leader.number):
-            _note(context, "leader-isolated", leader)
+            _note(context, events.LEADER_ISOLATED, leader)
             context.resume_pipeline()
             with context.server_away():
                 successor = yield from _leader_within(seconds, leader.successor_by_the_others)
-        context.note("leader-reconnected", broker=leader.number, **_moved(successor))
+        context.note(events.LEADER_RECONNECTED, broker=leader.number, **_moved(successor))
         _idle_without(successor, context, seconds)
         if not (yield from waiting(now_and_then(lambda: cluster.agrees(_ANSWER_S)), LIMIT_S)):
             context.idle(f"the brokers did not agree within {LIMIT_S:g} s")
@@ -127,7 +128,7 @@ def rolling_restart(context: FaultContext, _seconds: float) -> Generator[None]:
         for number, broker in cluster.brokers.items():
             if not (yield from in_sync(context, cluster)):
                 return
-            context.note("broker-ends", broker=number)
+            context.note(events.BROKER_ENDS, broker=number)
             yield from _end(broker)
             yield from back(context, number, broker)
         yield from in_sync(context, cluster)
@@ -165,7 +166,7 @@ def _fail_over(context: FaultContext, leader: _Leader) -> Generator[None]:
     if successor is None:
         context.idle(f"partition {leader.place.partition} of {leader.place.topic} got no other leader")
         return
-    context.note("leader-moved", broker=successor)
+    context.note(events.LEADER_MOVED, broker=successor)
     yield from back(context, leader.number, leader.broker)
     yield from in_sync(context, leader.cluster)
 
@@ -199,7 +200,7 @@ def back(context: FaultContext, number: int, broker: KafkaBroker) -> Generator[N
     broker.begin_start()
     yield from waiting(lambda: broker.serves, LIMIT_S)
     broker.wait_until_serving()
-    context.note("broker-back", broker=number)
+    context.note(events.BROKER_BACK, broker=number)
 
 
 def in_sync(context: FaultContext, cluster: KafkaCluster) -> Generator[None, None, bool]:

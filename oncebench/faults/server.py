@@ -18,6 +18,7 @@ from kafka.errors import KafkaError
 from oncebench.errors import UserError
 from oncebench.faults.context import FaultContext, pausing
 from oncebench.processes import child
+from oncebench.record import events
 from oncebench.sinks.kafka.coordinator import Coordinator, Transaction
 from oncebench.sinks.kafka.names import generation_of
 from oncebench.sinks.registry import suite_sinks
@@ -31,32 +32,32 @@ IN_HAND = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFe
 
 def kill_broker(context: FaultContext, _seconds: float) -> Generator[None]:
     """Kills the broker while the pipeline runs, and starts it again."""
-    yield from _restart_server(context, KAFKA, "broker")
+    yield from _restart_server(context, KAFKA, events.BROKER_KILLED, events.BROKER_BACK)
 
 
 def kill_postgres(context: FaultContext, _seconds: float) -> Generator[None]:
     """Kills PostgreSQL with all its sessions while the pipeline runs, and starts it again."""
-    yield from _restart_server(context, POSTGRES, "postgres")
+    yield from _restart_server(context, POSTGRES, events.POSTGRES_KILLED, events.POSTGRES_BACK)
 
 
 def bounce_broker(context: FaultContext, _seconds: float) -> Generator[None]:
     """Shuts the broker down cleanly while the pipeline runs, and starts it again."""
-    yield from _restart_server(context, KAFKA, "broker", clean=True)
+    yield from _restart_server(context, KAFKA, events.BROKER_ENDED, events.BROKER_BACK, clean=True)
 
 
 def bounce_postgres(context: FaultContext, _seconds: float) -> Generator[None]:
     """Shuts PostgreSQL down cleanly while the pipeline runs, and starts it again."""
-    yield from _restart_server(context, POSTGRES, "postgres", clean=True)
+    yield from _restart_server(context, POSTGRES, events.POSTGRES_ENDED, events.POSTGRES_BACK, clean=True)
 
 
 def stop_broker(context: FaultContext, seconds: float) -> Generator[None]:
     """Stops the broker for `seconds`: connections stay open, and nothing answers."""
-    yield from _stop_server(context, KAFKA, "broker", seconds)
+    yield from _stop_server(context, KAFKA, seconds, events.BROKER_STOPPED, events.BROKER_CONTINUED)
 
 
 def stop_postgres(context: FaultContext, seconds: float) -> Generator[None]:
     """Stops PostgreSQL with all its sessions for `seconds`."""
-    yield from _stop_server(context, POSTGRES, "postgres", seconds)
+    yield from _stop_server(context, POSTGRES, seconds, events.POSTGRES_STOPPED, events.POSTGRES_CONTINUED)
 
 
 def kill_session(context: FaultContext, _seconds: float) -> Generator[None]:
@@ -72,12 +73,12 @@ def kill_session(context: FaultContext, _seconds: float) -> Generator[None]:
     with context.without_restarts():
         session.kill()
         try:
-            context.note("session-killed", pid=session.pid)
+            context.note(events.SESSION_KILLED, pid=session.pid)
             context.resume_pipeline()
             yield
         finally:
             server.wait_until_recovered(before)
-            context.note("postgres-back")
+            context.note(events.POSTGRES_BACK)
 
 
 def stop_session(context: FaultContext, seconds: float) -> Generator[None]:
@@ -89,13 +90,13 @@ def stop_session(context: FaultContext, seconds: float) -> Generator[None]:
     with context.without_restarts():
         try:
             child.suspend(session)
-            context.note("session-stopped", pid=session.pid)
+            context.note(events.SESSION_STOPPED, pid=session.pid)
             context.resume_pipeline()
             yield from pausing(seconds)
         finally:
             with suppress(psutil.NoSuchProcess):  # if the postmaster ended meanwhile, it has ended the session
                 child.resume(session)
-            context.note("session-continued", pid=session.pid)
+            context.note(events.SESSION_CONTINUED, pid=session.pid)
 
 
 def hijack(context: FaultContext, _seconds: float) -> Generator[None]:
@@ -117,9 +118,9 @@ def hijack(context: FaultContext, _seconds: float) -> Generator[None]:
             other = Producer({"bootstrap.servers": where, "transactional.id": name, "log_level": 0})
             other.init_transactions(HIJACK_LIMIT_S)
         except KafkaException as error:
-            context.note("hijack-failed", transactional_id=name, why=error.args[0].str())
+            context.note(events.HIJACK_FAILED, transactional_id=name, why=error.args[0].str())
         else:
-            context.note("hijacked", transactional_id=name)
+            context.note(events.HIJACKED, transactional_id=name)
             taken += 1
     if not taken:
         context.idle("no open transaction could be taken")
@@ -142,33 +143,33 @@ def in_hand(transactions: Sequence[Transaction], sink_id: str) -> list[str]:
     )
 
 
-def _stop_server(context: FaultContext, server_name: str, name: str, seconds: float) -> Generator[None]:
-    server = context.servers[server_name]
+def _stop_server(context: FaultContext, name: str, seconds: float, stopped: str, continued: str) -> Generator[None]:
+    server = context.servers[name]
     with context.without_restarts():
         try:
             server.pause()
-            context.note(f"{name}-stopped")
+            context.note(stopped)
             context.resume_pipeline()
             yield from pausing(seconds)
         finally:
             server.resume()
-            context.note(f"{name}-continued")
+            context.note(continued)
 
 
-def _restart_server(context: FaultContext, server_name: str, name: str, clean: bool = False) -> Generator[None]:
-    server = context.servers[server_name]
+def _restart_server(context: FaultContext, name: str, ended: str, back: str, clean: bool = False) -> Generator[None]:
+    server = context.servers[name]
     with context.without_restarts():
         if clean:
             server.stop()
         else:
             server.kill()
         try:
-            context.note(f"{name}-{'ended' if clean else 'killed'}")
+            context.note(ended)
             context.resume_pipeline()
             yield
         finally:
             server.start()
-            context.note(f"{name}-back")
+            context.note(back)
 
 
 def _session(context: FaultContext, sessions: Sequence[psutil.Process]) -> psutil.Process | None:

@@ -18,6 +18,7 @@ from oncebench.faults.replicas import back, disturbing, in_sync
 from oncebench.faults.roles import GROUPS, TRANSACTIONS
 from oncebench.faults.server import KAFKA
 from oncebench.jobs.checkpoint import begun_at, open_batch
+from oncebench.record import events
 
 if TYPE_CHECKING:  # `oncebench list` runs without what starts a broker
     from oncebench.servers.kafka.cluster import KafkaCluster
@@ -46,7 +47,7 @@ def refuse_writes(context: FaultContext, seconds: float) -> Generator[None]:
             undone.callback(cluster.configure, topic, MINIMUM, str(every - 1))
             cluster.configure(topic, MINIMUM, str(every))
         cluster.brokers[number].kill()
-        context.note("too-few-replicas", broker=number, required=every)
+        context.note(events.TOO_FEW_REPLICAS, broker=number, required=every)
         context.resume_pipeline()
         with context.server_away():
             yield from pausing(seconds)

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from oncebench.delivery.failpoints import KILL, stops_attempt
+from oncebench.record import events
 from oncebench.record.json_lines import Tail
+from oncebench.record.schema import RUNNING
 
-_DEATHS = ("pipeline-killed", "random-kill", "pipeline-failed", "zombie-left")
+_DEATHS = (events.PIPELINE_KILLED, events.RANDOM_KILL, events.PIPELINE_FAILED, events.ZOMBIE_LEFT)
 
 
 class NewestFault:
@@ -29,7 +31,7 @@ class NewestFault:
     def describe(self) -> str:
         """Returns for example `after-prepare:kill in batch 6, restarting`; empty without a fault."""
         for line in self._progress.fresh():
-            if line["kind"] == "running":
+            if line["kind"] == RUNNING:
                 self._running_us = max(self._running_us, line["t_us"])
         for hit in self._hits.fresh():
             self._add(hit)
@@ -40,9 +42,9 @@ class NewestFault:
         for line in self._timeline.fresh():
             if line["event"] in _DEATHS:
                 self._down_us = max(self._down_us, line["t_us"])
-            if line["event"] in ("random-kill", "pipeline-failed"):
+            if line["event"] in (events.RANDOM_KILL, events.PIPELINE_FAILED):
                 self._add(line)
-            elif line["event"] == "pipeline-continued":
+            elif line["event"] == events.PIPELINE_CONTINUED:
                 self._continued_us = line["t_us"]
         if not self._newest:
             return ""
@@ -57,10 +59,10 @@ class NewestFault:
 
 
 def _name(line: Mapping[str, Any]) -> str:
-    if line.get("event") == "pipeline-failed":
+    if line.get("event") == events.PIPELINE_FAILED:
         code = line["exit_code"] or 0
         return f"died ({f'signal {-code}' if code < 0 else f'exit code {code}'})"
-    if line.get("event") == "random-kill":
+    if line.get("event") == events.RANDOM_KILL:
         landed = line["landed"]
         return "random kill" if landed is None else f"random kill past {landed['point']} in batch {landed['batch']}"
     return f"{line['fault']} in batch {line['batch']}"

@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass
 import psutil
 
 from oncebench.observe.procfs import read_stats
+from oncebench.sinks.reader import now_us
 
 _log = logging.getLogger(__name__)
 
@@ -212,7 +213,7 @@ class Sampler:
         for component, memory in resident.items():
             self._peaks[component] = max(self._peaks.get(component, 0), memory)
         self._own_s = time.process_time()
-        self._history.append((time.time_ns() // 1000, self._totals()))
+        self._history.append((now_us(), self._totals()))
 
     def _inherit(self, now: Mapping[_Identity, _Sample]) -> None:
         """Subtracts from each parent what its children had used, once it has waited for them.

@@ -20,6 +20,7 @@ from typing import Self
 
 import psutil
 
+from oncebench.delivery.errors import REFUSED, STOPPED
 from oncebench.disk_errors import disk_errors
 from oncebench.errors import MissingEnvironment, UserError
 from oncebench.processes import sessions
@@ -222,6 +223,16 @@ def read_log(log: Path, offset: int = 0) -> bytes:
         return file.read()
 
 
+def lines_of(log: Path, offset: int = 0) -> list[str]:
+    """The lines of `log` from byte `offset` on."""
+    return read_log(log, offset).decode("utf-8", "replace").splitlines()
+
+
 def tail(log: Path, offset: int = 0) -> str:
     """The last lines of `log`, from byte `offset` on."""
-    return "\n".join(read_log(log, offset).decode("utf-8", "replace").splitlines()[-_TAIL_LINES:])
+    return "\n".join(lines_of(log, offset)[-_TAIL_LINES:])
+
+
+def messages_in(log: Path, offset: int = 0) -> list[str]:
+    """The lines with which pipelines have ended (`delivery.errors`), in `log` from byte `offset` on; oldest first."""
+    return [line for line in lines_of(log, offset) if line.startswith((REFUSED, STOPPED))]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from oncebench.record.schema import BATCH, SINK
 from oncebench.report.measures.batch_times import ended_us
 from oncebench.report.measures.checkpoint import Progress
 
@@ -52,7 +53,7 @@ def batch_times(progress: Progress) -> BatchTimes:
     sink: dict[str, list[float]] = {}
     numbers = {line["batch"] for line in settled}
     for line in progress.lines:
-        if line["kind"] == "sink" and line["batch"] in numbers:
+        if line["kind"] == SINK and line["batch"] in numbers:
             for step, ms in line["timings_ms"].items():
                 sink.setdefault(step, []).append(ms)
     return BatchTimes(
@@ -64,4 +65,4 @@ def batch_times(progress: Progress) -> BatchTimes:
 
 
 def _counts(line: Mapping[str, Any], from_us: int) -> bool:
-    return line["kind"] == "batch" and line["input_rows"] > 0 and ended_us(line) >= from_us
+    return line["kind"] == BATCH and line["input_rows"] > 0 and ended_us(line) >= from_us

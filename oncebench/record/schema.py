@@ -12,6 +12,7 @@ from typing_extensions import TypedDict  # pydantic takes that of `typing` only 
 
 from oncebench.delivery.contract import GUARANTEES
 from oncebench.delivery.failpoints import parse_fault
+from oncebench.record import events
 from oncebench.record.validation import Count, Whole, one_of
 
 Sink = Annotated[str, Field(pattern="^[a-z0-9-]+$")]  # any: a stored run may be of a sink that is gone
@@ -165,10 +166,13 @@ class _Durations(TypedDict):
 
 
 _State = TypedDict("_State", {"commitTimeMs": float, "numShufflePartitions": NotRequired[Count]})
-# The kinds of progress lines whose `end_offsets` are the committed position of the pipeline.
-BATCH, POSITION = "batch", "position"
-READ = (BATCH, POSITION)
+# The kinds of progress lines. `pipeline.progress` writes them.
+STARTED = "started"  # an attempt begins, with the batch that it found open
 RUNNING = "running"  # the query of an attempt runs
+SINK = "sink"  # the steps of a batch in the sink, with their times
+BATCH, POSITION = "batch", "position"
+READ = (BATCH, POSITION)  # the `end_offsets` are the committed position of the pipeline
+GAP = "gap"  # an operator has accepted a loss
 _Line = TypedDict("_Line", {"kind": str, "t_us": Whole})
 
 
@@ -267,7 +271,7 @@ _RandomKill = TypedDict(
 
 def _kind_of_event(line: object) -> str:
     match line:
-        case {"event": "random-kill"}:
+        case {"event": events.RANDOM_KILL}:
             return "(random-kill)"
     return "(other)"
 

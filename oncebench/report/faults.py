@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from oncebench.audit.not_exercised import OVER, RANDOM, Line, by_fault, notes_of, of_random_kill
-from oncebench.record import Record
+from oncebench.audit.not_exercised import Line, by_fault, notes_of, of_random_kill
+from oncebench.record import Record, events
 from oncebench.redaction import redacted
 from oncebench.scenario.matrix.families import RANDOM_KILL
 
@@ -27,13 +27,13 @@ def faults_of(record: Record) -> list[dict[str, Any]]:
         {
             "point": hit["point"], "batch": hit["batch"], "hit": True, "fault": hit["fault"], "t_us": hit["t_us"],
             "noted": [_note(record.path, line) for line in notes_of(hit, hits, timeline)
-                      if not line["event"].startswith(_SUPERVISOR) and line["event"] != OVER],
+                      if not line["event"].startswith(_SUPERVISOR) and line["event"] != events.NEMESIS_OVER],
             "untested": [without_folder(record.path, each) for each in why],
         }
         for hit, why in zip(hits, untested, strict=False)
     ]  # fmt: skip
     for line in timeline:
-        if line["event"] == RANDOM:
+        if line["event"] == events.RANDOM_KILL:
             landed = line["landed"] or {"point": None, "batch": None}
             done.append(
                 {**landed, "hit": True, "fault": RANDOM_KILL, "t_us": line["t_us"], "noted": [],

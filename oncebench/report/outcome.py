@@ -16,6 +16,7 @@ from typing import Literal
 
 from oncebench.audit.verdict import Verdict
 from oncebench.delivery.failpoints import parse_fault
+from oncebench.record import events
 from oncebench.report.schema import Fault, Report
 from oncebench.scenario.matrix.families import named
 from oncebench.scenario.matrix.limits import HARMLESS_POINTS, LIMITS, RETROACTIVE_FAULTS
@@ -92,7 +93,7 @@ def _untested(fault: Fault) -> list[str]:
     """
     if not fault["hit"]:
         return ["not hit"]
-    return fault.get("untested") or [line for line in fault.get("noted", ()) if line.startswith("nemesis-idle")]
+    return fault.get("untested") or [line for line in fault.get("noted", ()) if line.startswith(events.NEMESIS_IDLE)]
 
 
 def _codes(report: Report, fault: Fault) -> set[str]:

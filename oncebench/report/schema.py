@@ -91,7 +91,9 @@ _Events = TypedDict("_Events", {"in_topic": NotRequired[Count], "late": NotRequi
 _Steadiness = TypedDict(
     "_Steadiness", {"lag_slope": _Figure, "lag_slope_error": NotRequired[_Figure], "latency_rise": _Figure}
 )
-_Death = TypedDict("_Death", {"told": str})
+_Death = TypedDict(  # see `audit.exits.UnintendedExit`; older reports also have its text, `told`
+    "_Death", {"exit_code": int | None, "signal": int | None, "why": str, "after_start_s": _Figure}
+)
 _Deaths = TypedDict("_Deaths", {"unasked": Count, "each_unasked": list[_Death]})
 _Lateness = TypedDict("_Lateness", {"p99": NotRequired[_Figure], "max": NotRequired[_Figure]})
 _OneGenerator = TypedDict(

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from oncebench.audit.anomalies import CATALOGUE
+from oncebench.audit.exits import UnintendedExit
 from oncebench.audit.verdict import Verdict
 from oncebench.report.comparisons.sustained import backlog_in_latency
 from oncebench.report.configuration import run_kind_of
@@ -73,7 +73,7 @@ def summary(report: Report, files: Path | None = None) -> str:
         *_counts(report),
         *([f"  speed       left out: {'; '.join(no_speed)}"] if no_speed else _speed(report)),
         *(f"  fault       {fault['fault']}: {_place(fault, report)}" for fault in report["faults"]),
-        *(f"  died        1 x unasked ({death['told']}); see logs/pipeline.log" for death in _unasked(report)),
+        *(f"  died        1 x unasked ({one}); see logs/pipeline.log" for one in _unintended(report)),
     ]
     if report["faults"] and not no_speed:
         lines += [*_recovery(report["recovery"]), *_all_recoveries(report["faults"])]
@@ -294,8 +294,8 @@ def _all_recoveries(faults: Sequence[Fault]) -> list[str]:
     ]
 
 
-def _unasked(report: Report) -> list[Mapping[str, Any]]:
-    return list(report.get("deaths", {}).get("each_unasked", []))  # older reports have none
+def _unintended(report: Report) -> list[UnintendedExit]:
+    return [UnintendedExit.of(each) for each in report.get("deaths", {}).get("each_unasked", [])]  # older: none
 
 
 def _number(value: float) -> str:

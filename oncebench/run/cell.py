@@ -49,7 +49,7 @@ from oncebench.live.status import (
 from oncebench.observe.final_read import final_reads
 from oncebench.observe.resources import Use
 from oncebench.processes.child import Child
-from oncebench.run.attempts.attempt import now_us
+from oncebench.record import events
 from oncebench.run.attempts.supervisor import PipelineEnded, Supervisor
 from oncebench.run.attempts.work_left import WorkLeft
 from oncebench.run.configs import load_configs, load_plans, observer_configs, pipeline_config, warm_up_file
@@ -68,6 +68,7 @@ from oncebench.scenario.cell import Cell
 from oncebench.scenario.workloads import WORKLOADS
 from oncebench.servers.limits import START_LIMIT_S
 from oncebench.sinks.kafka.reader import KafkaReader
+from oncebench.sinks.reader import now_us
 from oncebench.sinks.registry import suite_sinks
 from oncebench.sinks.suite import SuiteSink
 from pipeline.config import PipelineConfig
@@ -238,7 +239,7 @@ class _Run:
         _log.warning("%s. The run ends here, and is judged as it is.", str(ended).rstrip("."))
         self.processes.stop(GENERATOR)
         self.supervisor.stop()
-        self.supervisor.note("stalled", position=self.progress.position, ends=self._input_ends(), why=str(ended))
+        self.supervisor.note(events.STALLED, position=self.progress.position, ends=self._input_ends(), why=str(ended))
 
     def _start_observers(self) -> None:
         self.processes.start_observers(observer_configs(self.cell, self.topics, self.folder))
@@ -292,7 +293,7 @@ class _Run:
         over = self.phases.wait(LOADING, lambda: self.processes.load_over, timeout) or self.interrupted.is_set()
         self.processes.report_deaths(self.supervisor.note)
         self.processes.stop(GENERATOR)
-        self.supervisor.note("load-done")
+        self.supervisor.note(events.LOAD_DONE)
         if not self._load_began():
             raise nothing_to_report("load began") if self.interrupted.is_set() else self.processes.nothing_sent()
         if not over:
@@ -302,7 +303,7 @@ class _Run:
             )  # fmt: skip
 
     def _start_load(self) -> None:
-        self.supervisor.note("load-started")
+        self.supervisor.note(events.LOAD_STARTED)
         self.processes.start_generators(load_configs(self.cell, self.lab.kafka.access, self.topics, self.folder))
         self.supervisor.begin_random_kills(WorkLeft(self.cell, self.progress))
 
@@ -311,7 +312,7 @@ class _Run:
         closing_s = WORKLOADS[self.cell.workload].closing_s
         end, ends = self._read_all(closing_s or 0.0)
         sent, in_a_row, at_us = 0, CLOSING_EVENTS if closing_s is None else 0, now_us()
-        while end == "drained" and in_a_row < CLOSING_EVENTS:
+        while end == events.DRAINED and in_a_row < CLOSING_EVENTS:
             restarts, access, stop = self.supervisor.restarts, self.lab.kafka.access, self.interrupted
             self.progress.sent_ahead += send_closing(access, self.topics.input, self.folder, sent, at_us, stop)
             end, ends = self._read_all()
@@ -326,10 +327,10 @@ class _Run:
         if self.phases.wait(
             DRAINING, lambda: time.monotonic() >= until and self._drained(ends), timeout, INTERRUPTED_DRAIN_S
         ):
-            return "drained", ends
+            return events.DRAINED, ends
         if self.interrupted.is_set():
-            return "interrupted", ends  # and not stalled: it might have drained
-        return "start-timed-out" if timeout.starting else "stalled", ends
+            return events.INTERRUPTED, ends  # and not stalled: it might have drained
+        return events.START_TIMED_OUT if timeout.starting else events.STALLED, ends
 
     def _drained(self, ends: dict[str, int]) -> bool:
         if not self.progress.has_read(ends) or not self.supervisor.running():

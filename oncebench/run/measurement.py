@@ -16,6 +16,7 @@ from oncebench.live.status import DRAINING, LOADING, Phase
 from oncebench.run.meters import Meters
 from oncebench.run.progress import RunProgress
 from oncebench.scenario.cell import Cell
+from oncebench.sinks.reader import now_us
 
 _READINGS = 5  # of the clocks at each look; the quickest counts, because the process may be suspended within one
 
@@ -66,7 +67,7 @@ class Measurement:
     def begin(self) -> None:
         """Starts measuring: at the start of pipeline or load, and again after the warm-up time."""
         self._meters.mark()
-        self.from_us = time.time_ns() // 1000
+        self.from_us = now_us()
 
     def look(self, phase: Phase) -> None:
         """Starts the measurement again when the warm-up time is over."""
@@ -90,4 +91,4 @@ class Measurement:
             if phase != LOADING or not self._plan.exists():
                 return False
             began_us = json.loads(self._plan.read_text())["started_us"]
-        return time.time_ns() // 1000 >= began_us + self._cell.warmup_s * 1e6
+        return now_us() >= began_us + self._cell.warmup_s * 1e6

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from oncebench.errors import UserError
 from oncebench.live.status import LOADING, STARTING, Phase
+from oncebench.record import events
 from oncebench.run.attempts.supervisor import Supervisor
 from oncebench.run.progress_timeout import ProgressTimeout
 from oncebench.servers.kafka.broker import KafkaBroker
@@ -90,4 +91,4 @@ class Phases:
         if not self._interruption_noted:
             self._interruption_noted = True
             self._supervisor.end_faults()  # the final reads would wait for a server that a fault keeps down
-            self._supervisor.note("interrupted", phase=self.current.name)
+            self._supervisor.note(events.INTERRUPTED, phase=self.current.name)

@@ -19,6 +19,7 @@ from oncebench.errors import UserError
 from oncebench.home import HOME
 from oncebench.processes import child as process
 from oncebench.processes.child import Child
+from oncebench.record import events
 from oncebench.record.json_lines import read_lines
 from oncebench.record.numbered import numbered
 
@@ -83,7 +84,7 @@ class RunProcesses:
             if child.name not in self._reported:
                 self._reported.add(child.name)
                 why = _why_it_died(child)
-                note("process-died", name=child.name, why=why)
+                note(events.PROCESS_DIED, name=child.name, why=why)
                 _log.warning(
                     "%s died: %s. The run ends early, and is judged as it is. See %s.", child.name, why, child.log
                 )

@@ -9,7 +9,7 @@ from typing import Any
 from oncebench.live.newest_fault import NewestFault
 from oncebench.live.status import Phase, RunStatus
 from oncebench.record.json_lines import Tail
-from oncebench.record.schema import READ
+from oncebench.record.schema import BATCH, READ, STARTED
 from oncebench.run.statuses import Statuses, load_line, observer_line
 
 
@@ -39,10 +39,10 @@ class RunProgress:
     def update(self) -> None:
         """Reads the lines that the pipeline wrote since the last call."""
         for line in self._pipeline.fresh():
-            if line["kind"] == "started":
+            if line["kind"] == STARTED:
                 self.position = {}  # an attempt on an older checkpoint starts further back, and reports where
             elif line["kind"] in READ:
-                self.batch = line if line["kind"] == "batch" else self.batch
+                self.batch = line if line["kind"] == BATCH else self.batch
                 if (took_ms := line.get("duration_ms", {}).get("triggerExecution")) is not None:
                     self.batch_s = took_ms / 1000
                 for partition, offset in line["end_offsets"].items():

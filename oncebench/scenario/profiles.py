@@ -14,8 +14,8 @@ from loadgen.session import EVENTS_PER_SESSION
 from oncebench.delivery.contract import AT_MOST_ONCE, EXACTLY_ONCE, Support
 from oncebench.delivery.failpoints import POINTS
 from oncebench.errors import ExitCode, UserError
+from oncebench.faults.catalogue import checked_fault
 from oncebench.scenario.cell import Cell
-from oncebench.scenario.fault_check import checked_fault
 from oncebench.scenario.order import ordered
 from oncebench.scenario.supports import all_supports, installed, require_sinks
 from oncebench.sinks.registry import SINKS

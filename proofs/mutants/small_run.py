@@ -30,7 +30,7 @@ from oncebench.delivery.quarantine import Quarantine
 from oncebench.jobs.batches import Batches
 from oncebench.jobs.start import identity_of, refuse_older_checkpoint
 from oncebench.kafka_access.access import KafkaAccess
-from oncebench.record import FINAL, OBSERVED, Record
+from oncebench.record import FINAL, OBSERVED, Record, events
 from oncebench.record.json_lines import Lines, read_lines
 from oncebench.record.streams import Stream
 from oncebench.sinks.reader import Reader, Rows
@@ -248,7 +248,7 @@ class Run:
     def to_the_end(self) -> Record:
         """Starts the driver again and again, as the supervisor does; returns the record of the run."""
         drained = any(self.run_attempt() for _ in range(MAX_ATTEMPTS))
-        return self.record("drained" if drained else "stalled")
+        return self.record(events.DRAINED if drained else events.STALLED)
 
     def record(self, end: str) -> Record:
         """The record for the auditors."""

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
+from oncebench.faults.catalogue import checked_fault
 from oncebench.lab.lab import Lab
 from oncebench.measure import LATENCIES, judge_again, measure
 from oncebench.scenario.cell import Cell
-from oncebench.scenario.fault_check import checked_fault
 from oncebench.scenario.profiles import DECISIVE_POINT, FIRST
 from oncebench.scenario.supports import all_supports
 from oncebench.sinks.registry import suite_sinks

@@ -37,6 +37,7 @@ from oncebench.report.summary import summary
 from oncebench.run.interrupt import gently
 from oncebench.scenario.cell import Cell
 from oncebench.servers.spark_cluster import SparkCluster, start_spark_cluster
+from oncebench.sinks.reader import now_us
 from oncebench.workdir import delete_below, open_work_dir, require_free
 from tools.long_runs.operator_run import longest_stall
 
@@ -73,7 +74,7 @@ class Killer:
             index, back_at = self._down
             if now >= back_at or phase != LOADING:
                 self._cluster.restart_worker(index)
-                self._down, self._since_us = None, time.time_ns() // 1000
+                self._down, self._since_us = None, now_us()
         elif phase != LOADING or self.kills == self._wanted:
             return
         elif self._kill_at is None:

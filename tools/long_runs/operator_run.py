@@ -46,6 +46,7 @@ from oncebench.live.status import LOADING, Phase, RunStatus
 from oncebench.live.streams import outlive_readers
 from oncebench.live.view import view
 from oncebench.measure import BULKY, exit_code, measure
+from oncebench.record import events
 from oncebench.record.json_lines import read_lines
 from oncebench.report.results import default_work_dir
 from oncebench.report.schema import Report
@@ -258,7 +259,7 @@ class Operator:
 
 def deaths(folder: Path) -> list[str]:
     """Returns a line for each death of the pipeline that nobody requested, with its last words."""
-    died = [line for line in read_lines(folder / "timeline.jsonl").items if line["event"] == "pipeline-failed"]
+    died = [line for line in read_lines(folder / "timeline.jsonl").items if line["event"] == events.PIPELINE_FAILED]
     return [f"{_clock(line['t_us'])} exit code {line['exit_code']}: {line['why']}" for line in died]
 
 

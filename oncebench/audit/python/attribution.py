@@ -25,6 +25,7 @@ from oncebench.audit.python.history.accepted import Accepted
 from oncebench.audit.python.history.writing_times import writing_times
 from oncebench.audit.python.model import Expected
 from oncebench.record import Record
+from oncebench.record.schema import BATCH
 
 Ints = npt.NDArray[np.int64]
 
@@ -33,7 +34,7 @@ def batch_of_session(expected: Expected, progress: Sequence[Mapping[str, Any]]) 
     """[sessions] The batch that read each session's last event; -1 without a batch line for it."""
     batches = np.full(len(expected.session_keys), -1, dtype=np.int64)
     for line in progress:
-        if line["kind"] != "batch" or line.get("recovered"):
+        if line["kind"] != BATCH or line.get("recovered"):
             continue
         batch = Batch.of(line["batch"], line["start_offsets"], line["end_offsets"])
         batches[batch.sessions(expected)] = batch.number

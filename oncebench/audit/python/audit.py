@@ -27,12 +27,8 @@ from oncebench.audit.python.reads import EVERYWHERE, Reads, join_reads
 from oncebench.audit.python.records import Bools, Ints
 from oncebench.audit.python.visible import Explainer, Rows, explain_inconsistent, judge_rows
 from oncebench.audit.python.workloads.answers import answer_of
-from oncebench.record import Record, RecordError
+from oncebench.record import Record, RecordError, events
 from oncebench.record.schema import READ
-
-# Timeline events.
-DRAINED = "drained"  # everything the load sent was processed and committed
-STALLED = "stalled"  # the supervisor timed out before that
 
 
 @dataclass(frozen=True)
@@ -210,9 +206,9 @@ def covered_sessions(expected: Expected, ends: Mapping[int, int]) -> Bools:
 
 
 def _drained(timeline: Iterable[Mapping[str, Any]]) -> bool | None:
-    """Whether the last of the supervisor's end events is DRAINED; None without such an event."""
-    ends = [line["event"] for line in timeline if line.get("event") in (DRAINED, STALLED)]
-    return ends[-1] == DRAINED if ends else None
+    """Whether the last of the supervisor's end events is `drained`; None without such an event."""
+    ends = [line["event"] for line in timeline if line.get("event") in (events.DRAINED, events.STALLED)]
+    return ends[-1] == events.DRAINED if ends else None
 
 
 def _stall(pending: Anomaly, drained: bool | None) -> dict[str, Anomaly]:

@@ -18,6 +18,7 @@ from oncebench.audit.python.history.evidence import known_ends
 from oncebench.audit.python.model import Expected
 from oncebench.audit.python.records import Bools, Ints
 from oncebench.audit.python.visible import Explainer, Rows, Visible
+from oncebench.record.schema import SINK
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def judge_lost_commits(expected: Expected, visible: Visible, progress: Sequence[
     reported = {
         line["batch"]
         for line in progress
-        if line["kind"] == "sink" and line.get("drained") is False and not line.get("dropped")
+        if line["kind"] == SINK and line.get("drained") is False and not line.get("dropped")
     }
     lost = (visible.multiplicity == 0) & visible.covered[:, None]
     found: list[dict[str, Any]] = []

@@ -21,8 +21,8 @@ from oncebench.kafka_access.refused import AccessRefused, is_secret
 from oncebench.redaction import has_secret
 
 F = TypeVar("F", bound=Callable[..., Any])
-# The names of the parameters, for the headings of a command's help.
-PARAMETERS = ("bootstrap_servers", "kafka_conf", "kafka_set")
+# The names of the options' parameters.
+KAFKA_PARAMETERS = ("bootstrap_servers", "kafka_conf", "kafka_set")
 
 
 def kafka_options(servers_help: str = "Your own Kafka; without it, a broker is started.") -> Callable[[F], F]:

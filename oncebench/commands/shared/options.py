@@ -14,7 +14,7 @@ from loadgen.config import MAX_GENERATORS, MAX_SESSIONS, MAX_SKEW
 from loadgen.errors import LoadError
 from loadgen.pacing import lasts_s, parse_rate, parse_shape, sessions_for
 from loadgen.session import EVENTS_PER_SESSION, MAX_RECORD_BYTES
-from oncebench.commands.shared.kafka import PARAMETERS, kafka_options
+from oncebench.commands.shared.kafka import KAFKA_PARAMETERS, kafka_options
 from oncebench.commands.shared.spark import check_master, check_settings, spark_options
 from oncebench.errors import ExitCode, UserError
 from oncebench.lab.lab import START_TIMEOUT_S
@@ -34,7 +34,7 @@ HEADINGS: Mapping[str, Sequence[str]] = {
         "checkpoint", "checkpoint_writing", "state_store", "master", "workers", "spark_conf", "warmup_s",
         "start_timeout_s", "observers",
     ),
-    "Servers": ("brokers", "replication", *PARAMETERS, "topic", "postgres"),
+    "Servers": ("brokers", "replication", *KAFKA_PARAMETERS, "topic", "postgres"),
     "Files": ("save", "json_path", "publish", "work_dir", "keep"),
 }  # fmt: skip
 # loadgen's random number generator takes 64 bits. A run's warm-up has the upper half of the seeds

@@ -15,7 +15,7 @@ from oncebench.commands.shared.checkpoint import check_checkpoint
 from oncebench.errors import ExitCode, UserError
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.scenario.cell import Cell
-from oncebench.scenario.fault_check import require_possible
+from oncebench.scenario.cell_check import require_possible
 from oncebench.scenario.supports import is_two_phase
 from oncebench.servers.sink_servers import ours, services
 from oncebench.sinks.registry import suite_sinks

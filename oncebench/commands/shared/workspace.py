@@ -18,6 +18,8 @@ from oncebench.kafka_access.access import KafkaAccess
 from oncebench.report.results import default_work_dir
 
 F = TypeVar("F", bound=Callable[..., Any])
+# The names of the options' parameters.
+WORKSPACE_PARAMETERS = ("work_dir", "keep", "start_timeout_s")
 
 
 def workspace_options(command: F, start: Callable[[F], F] = start_timeout_option) -> F:

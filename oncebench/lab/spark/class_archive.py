@@ -32,6 +32,7 @@ from oncebench.home import HOME
 from oncebench.processes import child as process
 from oncebench.processes.child import Child
 from oncebench.record.json_lines import read_lines
+from oncebench.record.schema import BATCH
 from oncebench.servers.kafka.broker import KafkaBroker, start_kafka
 from pipeline.config import PipelineConfig, write_config
 from pipeline.spark.sockets import sweep
@@ -149,7 +150,7 @@ def _run_one_batch(child: Child, folder: Path) -> str | None:
 
 
 def _has_batch(folder: Path) -> bool:
-    return any(line["kind"] == "batch" for line in read_lines(folder / "progress.jsonl").items)
+    return any(line["kind"] == BATCH for line in read_lines(folder / "progress.jsonl").items)
 
 
 def _config(kafka: KafkaBroker, folder: Path, class_path: Sequence[Path], option: str) -> PipelineConfig:

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from oncebench.observe.resources import Use
-from oncebench.record import Record
+from oncebench.record import Record, events
 from oncebench.report.measures.generators import Late, generator_section, latest
 from oncebench.scenario.cell import Cell
 
@@ -108,7 +108,7 @@ def of_run(
     """
     if cell.faulted:
         return None
-    ends_us = [line["t_us"] for line in record.timeline.items if line["event"] in ("drained", "stalled")]
+    ends_us = [line["t_us"] for line in record.timeline.items if line["event"] in (events.DRAINED, events.STALLED)]
     until_us = facts.get("measured_until_us") or (ends_us[-1] if ends_us else 0)
     measured_s = (until_us - facts.get("measured_from_us", 0)) / 1e6
     return bottleneck(

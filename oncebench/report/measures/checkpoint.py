@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from oncebench.record.schema import BATCH, SINK, STARTED
 from oncebench.report.measures.batch_times import began_us, ended_us
 
 # The first batches of an attempt pay for start-up (JIT, first RocksDB files).
@@ -44,9 +45,9 @@ class Progress:
         found: list[Mapping[str, Any]] = []
         since_start = 0
         for line in sorted(self.lines, key=lambda each: int(each["t_us"])):
-            if line["kind"] == "started":
+            if line["kind"] == STARTED:
                 since_start = 0
-            elif line["kind"] == "batch" and line["input_rows"] > 0:
+            elif line["kind"] == BATCH and line["input_rows"] > 0:
                 since_start += 1
                 if since_start > SETTLED_AFTER and began_us(line) >= self.from_us:
                     found.append(line)
@@ -107,7 +108,7 @@ def per_batch(
 
     Per batch and not per event, because the number of batches depends on the speed of the machine.
     """
-    batches = sum(line["kind"] == "batch" and not line.get("recovered") and ended_us(line) >= from_us for line in lines)
+    batches = sum(line["kind"] == BATCH and not line.get("recovered") and ended_us(line) >= from_us for line in lines)
     if written is None or not batches:
         return None
     return {name: round(value / batches, 2) for name, value in written.items()}
@@ -119,7 +120,7 @@ def batch_costs(progress: Progress) -> dict[str, float | int | None]:
     All are None for an engine without batches.
     """
     batches = progress.settled()
-    all_batches = [line for line in progress.lines if line["kind"] == "batch"]
+    all_batches = [line for line in progress.lines if line["kind"] == BATCH]
     return {
         "n": sum(line["input_rows"] > 0 for line in all_batches) if all_batches else None,
         "trigger_ms": _median([line["duration_ms"]["triggerExecution"] for line in batches]),
@@ -136,7 +137,7 @@ def split(progress: Progress) -> dict[str, float | None]:
     parts of the sink are prepare (of the slowest task), decide and commit. The `rest` is reading, shuffling and
     computing rows. For a sink that measures no times of its own, the rest includes writing.
     """
-    sinks = {line["batch"]: line["timings_ms"] for line in progress.lines if line["kind"] == "sink"}
+    sinks = {line["batch"]: line["timings_ms"] for line in progress.lines if line["kind"] == SINK}
     parts = [
         _parts(line["duration_ms"], progress.state_commit_ms(line), sinks.get(line["batch"], {}))
         for line in progress.settled()
@@ -160,7 +161,7 @@ def sink_costs(progress: Progress) -> dict[str, float | None]:
     wanted = {line["batch"] for line in progress.settled()}
     steps: dict[str, list[float]] = {}
     for line in progress.lines:
-        if line["kind"] == "sink" and line["batch"] in wanted:
+        if line["kind"] == SINK and line["batch"] in wanted:
             for step, spent in line["timings_ms"].items():
                 steps.setdefault(step, []).append(spent)
     return {name: _median(steps.get(name, [])) for name in ("prepare", "decide", "commit", "total")}

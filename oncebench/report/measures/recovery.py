@@ -30,6 +30,8 @@ import numpy as np
 import numpy.typing as npt
 
 from oncebench.audit.python.latency import Distribution
+from oncebench.record import events
+from oncebench.record.schema import RUNNING, SINK
 from oncebench.scenario.matrix.families import RANDOM_KILL
 
 Ints = npt.NDArray[np.int64]
@@ -39,11 +41,13 @@ US_PER_MS = 1000.0
 # healthy run one row in a hundred is later than the p99.
 CALM_S = 10.0
 CALM_US = round(CALM_S * 1e6)
-CONTINUED = "pipeline-continued"
 # The supervisor's events in answer to a fault. The last is the clean stop that the fault `end` requests.
-ANSWERS = ("pipeline-killed", "pipeline-failed", CONTINUED, "random-kill", "zombie-left", "pipeline-stopped")
+ANSWERS = (
+    events.PIPELINE_KILLED, events.PIPELINE_FAILED, events.PIPELINE_CONTINUED, events.RANDOM_KILL, events.ZOMBIE_LEFT,
+    events.PIPELINE_STOPPED,
+)  # fmt: skip
 # What a fault of one broker of several records when it takes the broker away (`oncebench.faults.replicas`).
-BROKER_LOST = ("leader-killed", "leader-stopped", "leader-ends", "leader-isolated")
+BROKER_LOST = (events.LEADER_KILLED, events.LEADER_STOPPED, events.LEADER_ENDS, events.LEADER_ISOLATED)
 
 
 @dataclass(frozen=True)
@@ -163,9 +167,9 @@ def _recovery(fault: Line, end_us: int | None, begun: int, observed: Observed, l
 
     answers = [line for line in observed.timeline if line["event"] in ANSWERS and inside(line["t_us"])]
     answer = min(answers, key=lambda line: int(line["t_us"]), default=None)
-    restarts = [int(line["t_us"]) for line in observed.progress if line["kind"] == "running" and inside(line["t_us"])]
+    restarts = [int(line["t_us"]) for line in observed.progress if line["kind"] == RUNNING and inside(line["t_us"])]
     restarted = min(restarts, default=None)
-    continued = fault["fault"] != RANDOM_KILL and answer is not None and answer["event"] == CONTINUED
+    continued = fault["fault"] != RANDOM_KILL and answer is not None and answer["event"] == events.PIPELINE_CONTINUED
     detected = fault_us if fault["fault"] == RANDOM_KILL else None if answer is None else int(answer["t_us"])
     # Rows that were visible before the fault may be seen a moment after it. New rows come from the next attempt or,
     # after a pause, from the continued process.
@@ -234,7 +238,7 @@ def _replayed(
         return None
     if restarted_us is None:
         return 0 if continued else None
-    done = [line for line in observed.progress if line["kind"] == "sink"]
+    done = [line for line in observed.progress if line["kind"] == SINK]
     if not done:
         return None
     left = [line["open_batch"] for line in observed.progress if line.get("open_batch") is not None

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from loadgen.session import EVENTS_PER_SESSION
 from oncebench.record import Record
+from oncebench.record.schema import RUNNING
 from oncebench.report.measures.timeline import events_after
 from oncebench.scenario.cell import Cell
 
@@ -30,7 +31,7 @@ def throughput(
     """
     # An attempt that only loaded open sessions into the state ran before the load.
     running = [line["t_us"] for line in record.progress.items
-               if line["kind"] == "running" and line["t_us"] >= record.plan.started_us]  # fmt: skip
+               if line["kind"] == RUNNING and line["t_us"] >= record.plan.started_us]  # fmt: skip
     start_us = (running[0] if running else None) if cell.rate == "max" else record.plan.started_us
     if len(seen_us) == 0 or start_us is None or int(np.max(seen_us)) <= max(start_us, measured_from_us):
         return {"events_per_s": None, "sessions_per_s": None}

@@ -14,6 +14,7 @@ from oncebench.delivery.failpoints import stops_attempt
 from oncebench.faults.catalogue import FAULTS
 from oncebench.faults.context import FaultContext, PipelineControl
 from oncebench.processes.child import Child
+from oncebench.record import events
 from pipeline.config import PipelineConfig
 
 if TYPE_CHECKING:  # it imports Spark
@@ -88,7 +89,7 @@ class ActiveFaults:
                         worker.thaw()  # it stands still although its driver has died
                     context.idle("the pipeline, or its Spark worker, died before the fault began")
             elif self._cluster is not None and self._cluster.replace_worker(hit["session"]):
-                self._control.note("spark-worker-replaced", hit_us=hit["t_us"])
+                self._control.note(events.SPARK_WORKER_REPLACED, hit_us=hit["t_us"])
 
     def advance(self) -> None:
         """Advances each fault until it waits again."""
@@ -128,5 +129,5 @@ def _has_ended(context: FaultContext, fault: Generator[None]) -> bool:
     """Advances a fault until it waits again; returns whether it has ended, which is noted."""
     if next(fault, _ENDED) is not _ENDED:
         return False
-    context.note("nemesis-over")
+    context.note(events.NEMESIS_OVER)
     return True

@@ -6,15 +6,16 @@ from those of earlier attempts.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from oncebench.delivery.failpoints import stops_attempt
-from oncebench.processes.child import Child
+from oncebench.processes.child import Child, lines_of, messages_in
 from oncebench.record.json_lines import AllLines, read_lines
+from oncebench.record.schema import BATCH, RUNNING
+from oncebench.sinks.reader import now_us
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class AttemptFiles:
 
     def times_running(self) -> int:
         """The number of attempts whose query has run."""
-        return sum(line["kind"] == "running" for line in self.progress())
+        return sum(line["kind"] == RUNNING for line in self.progress())
 
 
 @dataclass
@@ -102,7 +103,7 @@ class Attempt:
 
     def batches(self) -> Sequence[dict[str, Any]]:
         """Progress lines of the batches that the attempt has committed."""
-        found = [line for line in self.files.progress() if line["kind"] == "batch" and not line.get("recovered")]
+        found = [line for line in self.files.progress() if line["kind"] == BATCH and not line.get("recovered")]
         return [line for line in found if line["t_us"] > self.before.t_us]
 
     def killed(self, or_worker: bool = False) -> bool:
@@ -121,12 +122,6 @@ class Attempt:
 
     def last_words(self) -> str:
         """Returns the final message of the attempt, or the last line of its log."""
-        own = self.child.log.read_bytes()[self.before.log_bytes :]
-        lines = own.decode("utf-8", errors="replace").splitlines()
-        messages = [line for line in lines if line.startswith(("refused to start", "stopped:"))]
-        return (messages or [line for line in lines if line.strip()] or ["it left no log"])[-1]
-
-
-def now_us() -> int:
-    """The time of the timeline: microseconds since the epoch."""
-    return time.time_ns() // 1000
+        log, own = self.child.log, self.before.log_bytes
+        messages = messages_in(log, own)
+        return (messages or [line for line in lines_of(log, own) if line.strip()] or ["it left no log"])[-1]

@@ -16,8 +16,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncebench.faults.link import commit_held
-from oncebench.run.attempts.attempt import Attempt, now_us
+from oncebench.run.attempts.attempt import Attempt
 from oncebench.run.attempts.work_left import BACKLOG_S
+from oncebench.sinks.reader import now_us
 from pipeline.config import PipelineConfig
 
 if TYPE_CHECKING:  # it imports Spark

@@ -3,21 +3,10 @@
 Each start of the pipeline is an attempt. When a failpoint has stopped the pipeline, the fault that it names begins
 (`oncebench.run.attempts.active_faults`).
 
-Promise: every start, death and restart is a line of timeline.jsonl. Every fault is undone in all circumstances. No
-process of the pipeline is left when the supervisor is closed. Failures, with the pipeline's own last words
-(`PipelineEnded`): it ends in a way that no restart mends, or dies MAX_FAILURES times in a row before it runs.
-
-timeline.jsonl has lines {"t_us", "event", ...} with these events and those that the faults note (a nemesis is
-a fault, in Jepsen's word):
-
-- pipeline-started
-- pipeline-killed: by a failpoint or a fault
-- random-kill: `landed` is the failpoint that the attempt passed last, or None. `commit_held`, before an outage: whether
-  the kill came while the pipeline committed a transaction. `idle`: the pipeline had read and committed everything
-- pipeline-failed: died by itself, also during a fault, with `exit_code` and `why`
-- pipeline-continued, pipeline-stopped
-- spark-worker-replaced: a failpoint killed a Spark worker of the run's own cluster, and another one is started
-- nemesis-over: a fault ended by itself; it is missing if the end of the run ended the fault
+Promise: every start, death and restart is a line of timeline.jsonl (`oncebench.record.events`). Every fault is undone
+in all circumstances. No process of the pipeline is left when the supervisor is closed. Failures, with the pipeline's
+own last words (`PipelineEnded`): it ends in a way that no restart mends, or dies MAX_FAILURES times in a row before it
+runs.
 """
 
 from __future__ import annotations
@@ -35,10 +24,12 @@ from oncebench.lab.engine import SPARK, Engine
 from oncebench.processes import child as process
 from oncebench.processes.child import Child
 from oncebench.processes.language import in_english
+from oncebench.record import events
 from oncebench.record.json_lines import LineWriter
 from oncebench.run.attempts.active_faults import ActiveFaults
-from oncebench.run.attempts.attempt import Attempt, AttemptFiles, now_us
+from oncebench.run.attempts.attempt import Attempt, AttemptFiles
 from oncebench.run.attempts.random_kills import RandomKills, Work
+from oncebench.sinks.reader import now_us
 from pipeline.config import PipelineConfig
 
 if TYPE_CHECKING:  # it imports Spark
@@ -119,7 +110,7 @@ class Supervisor:
         environment = in_english(self._environment)
         child = process.start("the pipeline", command, self._files.log, env=environment, cwd=HOME)
         self._attempt = Attempt(child, self._files, before)
-        self.note("pipeline-started", pid=child.pid, tells_over=True)  # `nemesis-over` events will follow
+        self.note(events.PIPELINE_STARTED, pid=child.pid, tells_over=True)
 
     @property
     def random_kills_left(self) -> int:
@@ -197,14 +188,14 @@ class Supervisor:
                 session.thaw()
             child.stop_gently(STOP_LIMIT_S)
             killed = self._attempt.killed(or_worker=child.returncode != 0)
-            self.note("pipeline-killed" if killed else "pipeline-stopped")
+            self.note(events.PIPELINE_KILLED if killed else events.PIPELINE_STOPPED)
         self._attempt = None
 
     def _kill_at_random(self, attempt: Attempt) -> None:
         fields = self._random_kills.kill(attempt, self._config, self._servers, self._cluster, self._interrupted)
         if fields is None:
             return  # the next look records a death, if there is one
-        self.note("random-kill", **fields)
+        self.note(events.RANDOM_KILL, **fields)
         attempt.exit_recorded = True
         if not self._random_kills.outage:
             self.start_successor()
@@ -224,7 +215,7 @@ class Supervisor:
     def record_kill(self, **fields: Any) -> None:
         """Records that a fault has killed the newest attempt."""
         self._newest.exit_recorded = True
-        self.note("pipeline-killed", **fields)
+        self.note(events.PIPELINE_KILLED, **fields)
 
     def record_exit(self) -> tuple[int | None, str] | None:
         """Records the exit of the newest attempt, once, and kills its remaining processes.
@@ -241,7 +232,7 @@ class Supervisor:
         attempt.exit_recorded = True
         code, why = attempt.child.returncode, attempt.last_words()
         self._death = why
-        self.note("pipeline-failed", exit_code=code, why=why)
+        self.note(events.PIPELINE_FAILED, exit_code=code, why=why)
         return code, why
 
     def _restart(self, attempt: Attempt) -> None:

@@ -16,10 +16,9 @@ from loadgen.session import EVENTS_PER_SESSION
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Support
 from oncebench.delivery.failpoints import FIRST_BATCH, Fault, parse_fault
 from oncebench.delivery.protocols import exactly_once_two_phase, protocol_of
-from oncebench.faults.catalogue import why_not_applicable, why_not_here
+from oncebench.faults.catalogue import checked_fault, why_not_applicable, why_not_here
 from oncebench.faults.setups import why_not_in_setup
 from oncebench.scenario.cell import Cell
-from oncebench.scenario.fault_check import checked_fault
 from oncebench.scenario.matrix.families import FAMILIES, REPLAY, Family, columns, paired
 from oncebench.scenario.supports import all_supports, find_support, installed
 from oncebench.scenario.workloads import WORKLOADS, timed_load

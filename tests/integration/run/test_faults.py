@@ -15,7 +15,7 @@ from oncebench.lab.lab import Lab, open_lab
 from oncebench.measure import measure
 from oncebench.record.json_lines import read_lines
 from oncebench.scenario.cell import Cell
-from oncebench.scenario.fault_check import require_possible
+from oncebench.scenario.cell_check import require_possible
 from oncebench.sinks.postgres.connection import VARIABLE
 from oncebench.workdir import open_work_dir
 

@@ -15,7 +15,7 @@ from oncebench.record.json_lines import read_lines
 from oncebench.report.replication import replication_of
 from oncebench.report.schema import Report
 from oncebench.scenario.cell import Cell
-from oncebench.scenario.fault_check import require_possible
+from oncebench.scenario.cell_check import require_possible
 from oncebench.workdir import open_work_dir
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow]

@@ -66,7 +66,8 @@ def test_an_unintended_exit_comes_with_its_cause_and_time() -> None:
     )
     report = found.as_json()
     assert (report["asked"], report["unasked"]) == (0, 2)
-    assert [each["told"] for each in report["each_unasked"]] == [
+    assert report["each_unasked"][1] == {"exit_code": 1, "signal": None, "why": "stopped: no", "after_start_s": 2.5}
+    assert [str(UnintendedExit.of({**each, "told": "by older versions"})) for each in report["each_unasked"]] == [
         "signal 11, 0.9 s after its start",
         "exit code 1, 2.5 s after its start",
     ]

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oncebench.audit.exits import AFTERMATH_US, EXIT_EVENTS, FAILED, KILLED
+from oncebench.audit.exits import AFTERMATH_US, EXIT_EVENTS
 from oncebench.audit.failures import (
     OF_CHECKPOINTS,
     OF_PROCESSES,
     UNCONFIRMED_US,
     failures_of,
 )
-from oncebench.audit.not_exercised import RANDOM
 from oncebench.audit.python.history.writing_times import writing_times
 from oncebench.audit.python.model import expected_of
 from oncebench.audit.verdict import Judgement, Verdict
@@ -40,6 +39,7 @@ from tests.unit.audit.failures_world import (
 )
 from tests.unit.audit.test_verdict import ALO, AMO, EO
 
+RANDOM, KILLED, FAILED = "random-kill", "pipeline-killed", "pipeline-failed"
 WRONG = {AMO: without, ALO: twice}
 BOTH = pytest.mark.parametrize("guarantee", WRONG)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from oncebench.audit.not_exercised import RANDOM, by_fault, notes_of, of_random_kills, without_a_hit
+from oncebench.audit.not_exercised import by_fault, notes_of, of_random_kills, without_a_hit
 from oncebench.report.faults import faults_of
 
 LOSE, LATE = "before-decision:lose-answer", "after-decision:late-commit:5"
@@ -103,7 +103,7 @@ def test_a_report_has_each_fault_with_its_own_notes_and_without_paths(tmp_path: 
 
 
 def random_kill(**fields: bool) -> dict[str, Any]:
-    return {"event": RANDOM, "t_us": 500, "landed": None, **fields}
+    return {"event": "random-kill", "t_us": 500, "landed": None, **fields}
 
 
 def test_an_outage_without_a_held_commit_tested_nothing() -> None:

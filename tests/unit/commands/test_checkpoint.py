@@ -27,7 +27,7 @@ from oncebench.report.tables import fault_matrix, fault_text
 from oncebench.report.tables.table import fault_markdown
 from oncebench.report.titles import title
 from oncebench.scenario.cell import Cell
-from oncebench.scenario.fault_check import require_possible
+from oncebench.scenario.cell_check import require_possible
 from oncebench.scenario.matrix.cells import chain, rows
 from tests.unit.scenario.test_fault_matrix import fault, report
 

@@ -17,7 +17,7 @@ from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.workspace import bytes_needed
 from oncebench.report.results import default_work_dir
 from oncebench.scenario.cell import Cell
-from oncebench.scenario.fault_check import require_possible
+from oncebench.scenario.cell_check import require_possible
 from oncebench.scenario.profiles import PAIR_BATCHES, PROFILES
 from tests.unit.report import test_paired
 from tests.unit.report.test_tables import report

@@ -7,11 +7,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from oncebench.cli import cli
 from oncebench.commands import compare, faults, plan, profile, run, sustain
+from oncebench.commands.shared.kafka import KAFKA_PARAMETERS, kafka_options
+from oncebench.commands.shared.workspace import WORKSPACE_PARAMETERS, workspace_options
 
 CELL = ("--sink", "kafka", "--guarantee", "exactly-once")
 
@@ -46,6 +49,13 @@ def test_the_time_for_a_start_reaches_the_runs(
     (tmp_path / "mine.toml").write_text('sink = "kafka"\nguarantee = "exactly-once"\n')
     done = CliRunner().invoke(cli, (command.__name__.rpartition(".")[2], *words, "--start-timeout", "240"))
     assert got == [240.0], done.output
+
+
+@pytest.mark.parametrize(
+    ("options", "names"), [(kafka_options(), KAFKA_PARAMETERS), (workspace_options, WORKSPACE_PARAMETERS)]
+)
+def test_the_names_of_shared_parameters_are_those_of_the_options(options: Any, names: tuple[str, ...]) -> None:
+    assert tuple(option.name for option in click.command()(options(lambda **_: None)).params) == names
 
 
 class Nothing:

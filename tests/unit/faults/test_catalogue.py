@@ -9,9 +9,9 @@ import pytest
 from oncebench.delivery.failpoints import KILL, POINTS, parse_fault
 from oncebench.errors import UserError
 from oncebench.faults import catalogue
-from oncebench.faults.catalogue import FAULTS, FaultKind, why_malformed, why_not
+from oncebench.faults.catalogue import FAULTS, FaultKind, checked_fault, why_malformed, why_not
 from oncebench.scenario.cell import Cell
-from oncebench.scenario.fault_check import checked_fault, require_possible
+from oncebench.scenario.cell_check import require_possible
 from oncebench.sinks.registry import SINKS, suite_sinks
 from tests import ROOT
 

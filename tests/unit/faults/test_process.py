@@ -20,7 +20,7 @@ from oncebench.errors import UserError
 from oncebench.faults import process
 from oncebench.lab.spark.master import EXECUTORS, master_for
 from oncebench.scenario.cell import Cell
-from oncebench.scenario.fault_check import require_possible
+from oncebench.scenario.cell_check import require_possible
 from oncebench.servers.spark_executors import EXECUTOR
 from tests.unit.faults.fake_pipeline import Attempt, World, run
 

@@ -24,7 +24,7 @@ from oncebench.lab import disk as disks
 from oncebench.lab.disk import open_disks
 from oncebench.lab.lab import Lab
 from oncebench.scenario.cell import Cell
-from oncebench.scenario.fault_check import require_possible
+from oncebench.scenario.cell_check import require_possible
 from oncebench.servers import small_disk
 from oncebench.servers.kafka.broker import KafkaBroker
 from oncebench.servers.kafka.cluster import KafkaCluster

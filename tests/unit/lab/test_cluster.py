@@ -16,7 +16,7 @@ from oncebench.lab.spark.master import master_for
 from oncebench.processes import child as process
 from oncebench.processes.child import Child
 from oncebench.scenario.cell import Cell
-from oncebench.scenario.fault_check import require_possible
+from oncebench.scenario.cell_check import require_possible
 from oncebench.servers import spark_cluster
 from oncebench.servers.spark_cluster import SparkCluster, start_spark_cluster
 

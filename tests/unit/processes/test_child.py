@@ -262,3 +262,11 @@ def test_a_child_gets_default_signals_private_files_and_its_environment(tmp_path
     assert not ignored >> (signal.SIGPIPE - 1) & 1
     assert said[2] == "hello"
     assert (tmp_path / "made").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_messages_of_pipelines_are_found_by_how_their_lines_begin(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    before = "stopped: an earlier attempt\n"
+    log.write_text(f"{before}it stopped: no\nrefused to start: no Java\nrefused to start\n\nstopped: NoKafka: away\n")
+    assert process.messages_in(log, len(before)) == ["refused to start: no Java", "stopped: NoKafka: away"]
+    assert process.messages_in(log) == ["stopped: an earlier attempt", *process.messages_in(log, len(before))]

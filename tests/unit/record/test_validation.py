@@ -165,6 +165,13 @@ def test_a_report_that_fits_is_read(tmp_path: Path) -> None:
     assert [report["verdict"] for report in read_reports(tmp_path / "r.jsonl")] == ["kept", "broken"]
 
 
+@pytest.mark.parametrize("older", [{}, {"told": "exit code 1, 2.5 s after its start"}])
+def test_the_deaths_of_older_reports_are_read(older: dict[str, str], tmp_path: Path) -> None:
+    death = {"exit_code": 1, "signal": None, "why": "", "after_start_s": 2.5, **older}
+    (tmp_path / "r.json").write_text(json.dumps(REPORT | {"deaths": DEATHS | {"unasked": 1, "each_unasked": [death]}}))
+    assert read_reports(tmp_path / "r.json")[0]["deaths"]["each_unasked"] == [death]
+
+
 @pytest.mark.parametrize(
     ("report", "message"),
     [
@@ -179,7 +186,7 @@ def test_a_report_that_fits_is_read(tmp_path: Path) -> None:
         (REPORT | {"config": {"rate": []}}, 'has config.rate = []: Input should be a number or "max"'),
         (REPORT | {"deaths": DEATHS | {"unasked": None}}, "has deaths.unasked = None: Input should be a valid integer"),
         (REPORT | {"deaths": DEATHS | {"each_unasked": "x"}}, "has deaths.each_unasked = 'x'"),
-        (REPORT | {"deaths": DEATHS | {"each_unasked": [{}]}}, "has no deaths.each_unasked[0].told"),
+        (REPORT | {"deaths": DEATHS | {"each_unasked": [{}]}}, "has no deaths.each_unasked[0].exit_code"),
         (REPORT | {"generator": {"lateness_ms": "x"}}, "has generator.lateness_ms = 'x'"),
         (REPORT | {"generator": {"lateness_ms": {"p99": "x"}}}, "has generator.lateness_ms.p99 = 'x'"),
         (REPORT | {"checkpoint": CHECKPOINT | {"per_million_events": "x"}}, "has checkpoint.per_million_events = 'x'"),

@@ -234,7 +234,7 @@ def test_faults_are_sorted_by_time_and_missed_ones_come_last() -> None:
 
 
 def test_an_unasked_death_is_reported_without_speed() -> None:
-    death = {"exit_code": None, "signal": 11, "why": "", "told": "signal 11, 0.9 s after its start"}
+    death = {"exit_code": None, "signal": 11, "why": "", "after_start_s": 0.9}
     reported = lines(report(deaths={"asked": 0, "unasked": 1, "each_unasked": [death]}))
     assert reported["died"] == "1 x unasked (signal 11, 0.9 s after its start); see logs/pipeline.log"
     assert reported["speed"] == "left out: the pipeline died 1 time unasked" and reported.keys().isdisjoint(SPEEDS)

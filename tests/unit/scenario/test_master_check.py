@@ -13,7 +13,7 @@ from oncebench.commands.run import run
 from oncebench.errors import ExitCode, UserError
 from oncebench.scenario import master_check
 from oncebench.scenario.cell import Cell
-from oncebench.scenario.fault_check import require_possible
+from oncebench.scenario.cell_check import require_possible
 from oncebench.servers.sink_servers import service
 from oncebench.sinks.registry import suite_sinks
 

@@ -8,7 +8,7 @@ import pytest
 
 from oncebench.errors import ExitCode, UserError
 from oncebench.scenario.cell import Cell
-from oncebench.scenario.fault_check import require_possible
+from oncebench.scenario.cell_check import require_possible
 from oncebench.sinks.registry import suite_sinks
 
 CELL = Cell("kafka", "exactly-once", "two-phase", sessions=3, partitions=4)

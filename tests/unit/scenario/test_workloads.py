@@ -13,7 +13,7 @@ from oncebench.audit.python.workloads.windows import LATE_IN_KEY_US
 from oncebench.audit.sql.tables import WORKLOADS as COUNTED
 from oncebench.errors import UserError
 from oncebench.scenario.cell import Cell
-from oncebench.scenario.fault_check import require_possible
+from oncebench.scenario.cell_check import require_possible
 from oncebench.scenario.workloads import LONGEST_S, WORKLOADS
 from pipeline.config import WINDOWS
 from pipeline.workloads.queries import QUERIES

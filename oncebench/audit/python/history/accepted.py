@@ -18,6 +18,7 @@ import numpy.typing as npt
 from oncebench.audit.python.batches import batches
 from oncebench.audit.python.model import Expected
 from oncebench.audit.python.records import Bools
+from oncebench.record.schema import BATCH, GAP
 
 _OFFSETS = re.compile(r"input/(\d+):(\d+)\.\.(\d+)")
 _MARKERS = re.compile(r"output/(?:\d+|all):(none|-?\d+)\.\.(-?\d+)")  # -1: before the first batch
@@ -46,16 +47,16 @@ class Accepted:
         offsets: list[tuple[int, int, int]] = []
         newest = -1
         for line in progress:
-            if line["kind"] == "batch":
+            if line["kind"] == BATCH:
                 newest = max(newest, line["batch"])
-            for part in line["text"].split(",") if line["kind"] == "gap" else ():
+            for part in line["text"].split(",") if line["kind"] == GAP else ():
                 if lost := _OFFSETS.fullmatch(part):
                     offsets.append((int(lost[1]), int(lost[2]), int(lost[3])))
                 elif lost := _MARKERS.fullmatch(part):
                     named |= set(range(0 if lost[1] == "none" else int(lost[1]) + 1, int(lost[2]) + 1))
                 elif _OTHER_OUTPUT.fullmatch(part):
                     named |= set(range(newest + 1))
-            texts += [line["text"]] if line["kind"] == "gap" else []
+            texts += [line["text"]] if line["kind"] == GAP else []
         return Accepted(tuple(texts), frozenset(named), tuple(offsets))
 
     def sessions(self, expected: Expected, progress: Sequence[Mapping[str, Any]]) -> Bools:

@@ -1,4 +1,4 @@
-"""Checks a fault specification, and whether a cell can run with its faults and processes on its Spark master.
+"""Checks whether a cell can run: with its faults, its workload and its processes, and on its Spark master.
 
 Failure modes: each problem raises `UserError` with exit code 2 before anything is started.
 """
@@ -10,11 +10,7 @@ from collections.abc import Iterable
 from oncebench.delivery.failpoints import parse_fault
 from oncebench.delivery.protocols import choose
 from oncebench.errors import ExitCode, UserError
-from oncebench.faults.catalogue import (
-    why_malformed,
-    why_not,
-    why_not_together,
-)
+from oncebench.faults.catalogue import why_not, why_not_together
 from oncebench.faults.setups import why_not_in_setup
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.master_check import why_not_on_cluster
@@ -23,29 +19,14 @@ from oncebench.scenario.workloads import WORKLOADS
 from oncebench.sinks.registry import SINKS, suite_sinks
 
 
-def checked_fault(text: str) -> str:
-    """The fault specification in its full form, with every default written out.
-
-    Raises:
-        UserError: the text is not a fault specification (exit code 2).
-    """
-    try:
-        fault = parse_fault(text)
-    except ValueError as error:
-        raise UserError(str(error), exit_code=ExitCode.USAGE) from error
-    if (wrong := why_malformed(fault)) is not None:
-        raise UserError(wrong, exit_code=ExitCode.USAGE)
-    return str(fault)
-
-
 def require_possible(cells: Iterable[Cell], ours: frozenset[str] | None = None) -> None:
-    """Checks that each cell can run on its Spark master, and with its faults.
+    """Checks that each cell can run; see the module.
 
     Args:
         ours: the servers that the suite will have started. None: all that the cells need.
 
     Raises:
-        UserError: a master or a fault is impossible, with the reason (exit code 2).
+        UserError: a cell is impossible, with the reason (exit code 2).
     """
     for cell in cells:
         faults = [parse_fault(text) for text in cell.faults]
