@@ -27,7 +27,7 @@ from oncebench.errors import MissingEnvironment, UserError
 from oncebench.processes import child as process
 from oncebench.processes.child import Child, tail
 from oncebench.processes.ports import LOOPBACK, free_ports
-from oncebench.servers.limits import START_LIMIT_S
+from oncebench.servers.limits import SERVER_LIMIT_S
 from oncebench.servers.postgres_certificate import why_refused
 from oncebench.servers.postgres_home import Home, home
 from oncebench.servers.service import Service
@@ -136,7 +136,7 @@ class PostgresServer:
         Args:
             before: the processes that the postmaster had before the kill.
         """
-        psutil.wait_procs(before, START_LIMIT_S)  # until they are gone it may still accept a login
+        psutil.wait_procs(before, SERVER_LIMIT_S)  # until they are gone it may still accept a login
         if not self._answers(self._port):
             raise UserError(f"PostgreSQL did not come back; the end of {self.log}:\n{tail(self.log)}")
 
@@ -183,7 +183,7 @@ class PostgresServer:
         """Waits until a login succeeds. Returns False if the server ends or takes too long."""
         assert self._child is not None, "start() has just started it"
         login = f"postgresql://{_USER}:{self._password}@{LOOPBACK}:{port}/{_DATABASE}"
-        deadline = time.monotonic() + START_LIMIT_S
+        deadline = time.monotonic() + SERVER_LIMIT_S
         while self._child.alive and time.monotonic() < deadline:
             try:
                 connect("oncebench.start", login).close()
