@@ -29,7 +29,7 @@ _IMPORTED = (
     "pyspark.worker",
     "oncebench.delivery.batch",
     "pipeline.query",
-    "oncebench.sinks.kafka.writers",
+    "oncebench.sinks.kafka.rows.writers",
 )
 
 

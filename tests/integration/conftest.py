@@ -11,8 +11,7 @@ import pytest
 
 from oncebench.delivery import quarantine
 from oncebench.servers.postgres import PostgresServer, start_postgres
-from oncebench.sinks.kafka import writers
-from oncebench.sinks.kafka.rows import append
+from oncebench.sinks.kafka.rows import append, writers
 from oncebench.sinks.postgres.connection import VARIABLE
 from oncebench.site.write import publish
 from tests import sample_reports

@@ -8,9 +8,8 @@ from itertools import count
 import pytest
 
 from oncebench.servers.kafka.broker import KafkaBroker, start_kafka
-from oncebench.sinks.kafka import writers
 from oncebench.sinks.kafka.coordinator import Coordinator
-from oncebench.sinks.kafka.rows import limits
+from oncebench.sinks.kafka.rows import limits, writers
 from tests.integration.sinks.kafka_output import Output, Task, rows
 from tests.waiting import wait_for
 

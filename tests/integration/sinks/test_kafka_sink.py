@@ -16,10 +16,10 @@ from confluent_kafka import Consumer
 
 from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, RefusedStart
 from oncebench.servers.kafka.broker import KafkaBroker
-from oncebench.sinks.kafka import writers
 from oncebench.sinks.kafka.coordinator import Coordinator
 from oncebench.sinks.kafka.names import Names
 from oncebench.sinks.kafka.reader import KafkaReader
+from oncebench.sinks.kafka.rows import writers
 from oncebench.sinks.kafka.sink import KafkaSink
 from tests.integration.sinks.kafka_output import TIMEOUT_MS, VARIANTS, Output, Task, rows, support, wait_for_rows, write
 from tests.reading import read_all

@@ -23,7 +23,7 @@ from oncebench.sinks.kafka.markers import read
 from oncebench.sinks.kafka.names import Names
 from oncebench.sinks.kafka.rows.marking import Marker, offset_commit, put_marker
 from oncebench.sinks.kafka.rows.transactional import Transactional, run_in_thread
-from oncebench.sinks.kafka.writers import TransactionalWriter
+from oncebench.sinks.kafka.rows.writers import TransactionalWriter
 
 pytestmark = pytest.mark.integration
 LIMIT_S = 30.0

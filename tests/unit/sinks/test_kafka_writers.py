@@ -18,17 +18,16 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from oncebench.delivery.errors import DeliveryFailed, PermanentFailure
 from oncebench.kafka_access.access import KafkaAccess
-from oncebench.sinks.kafka import writers
 from oncebench.sinks.kafka.coordinator import Transaction
 from oncebench.sinks.kafka.names import Names
-from oncebench.sinks.kafka.rows import append
+from oncebench.sinks.kafka.rows import append, writers
 from oncebench.sinks.kafka.rows import transactional as transactional_rows
 from oncebench.sinks.kafka.rows.append import Appender
 from oncebench.sinks.kafka.rows.marking import Marker
 from oncebench.sinks.kafka.rows.produce import Reports, Target, abort_reason, refused
 from oncebench.sinks.kafka.rows.transactional import Transactional, run_in_thread
+from oncebench.sinks.kafka.rows.writers import TransactionalWriter
 from oncebench.sinks.kafka.sink import KafkaSink
-from oncebench.sinks.kafka.writers import TransactionalWriter
 from tests.unit.kafka_access.files import login
 
 
