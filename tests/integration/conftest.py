@@ -27,7 +27,7 @@ def clients_end_with_their_file() -> Iterator[None]:
     of three files took 40 % of a core until the last test ended.
     """
     yield
-    for kept in (writers._transactional, writers._group_metadata, append._appenders, quarantine._writers):
+    for kept in (writers._producers, writers._group_metadata, append._appenders, quarantine._writers):
         kept.clear()
     quarantine._originals.clear()
     gc.collect()  # a transactional client is its own logger

@@ -36,7 +36,7 @@ def forgetful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]
 def test_an_id_that_expires_under_a_living_worker_is_renewed(
     forgetful: KafkaBroker, monkeypatch: pytest.MonkeyPatch, variant: str, empty: bool, known: bool
 ) -> None:
-    writers._transactional.clear()
+    writers._producers.clear()
     output = Output(forgetful)
     driver = output.driver(variant, 1)
     if not known:

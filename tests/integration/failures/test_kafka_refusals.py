@@ -93,7 +93,7 @@ def new_worker() -> None:
 
 def forget() -> None:
     """As when the worker processes of the next start are new."""
-    writers._transactional.clear()
+    writers._producers.clear()
     append._appenders.clear()
 
 

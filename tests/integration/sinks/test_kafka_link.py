@@ -52,7 +52,7 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Linked]:
     ):
         Linked.proxy = proxy
         yield Linked(broker, partitions=2)
-        writers._transactional.clear()
+        writers._producers.clear()
 
 
 class Pausing(Task):

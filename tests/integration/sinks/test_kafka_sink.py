@@ -33,14 +33,14 @@ RECORD_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary()
 
 @pytest.fixture
 def output(kafka: KafkaBroker) -> Iterator[Output]:
-    writers._transactional.clear()
+    writers._producers.clear()
     yield Output(kafka)
-    writers._transactional.clear()
+    writers._producers.clear()
 
 
 def die() -> None:
     """A kill -9 of the worker: its producer is gone, its transaction stays open."""
-    writers._transactional.clear()
+    writers._producers.clear()
 
 
 def committed_and_then_prepared(output: Output) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -88,7 +88,7 @@ def test_a_producer_that_lost_its_connection_in_a_commit_is_not_used_again(outpu
     driver = output.driver("two-phase", 1)
     eighth = write(driver.prepare_writer(), 8, "eight")
     assert driver.commit(8, {0: eighth}) == set()
-    ((transactional,),) = writers._transactional.values()
+    ((transactional,),) = writers._producers.values()
     real = transactional.producer
 
     class Reconnecting:

@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Transactional:
+class TransactionalProducer:
     """A transactional producer of this worker process, with at most one open transaction.
 
     Attributes:
