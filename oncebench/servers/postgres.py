@@ -113,6 +113,7 @@ class PostgresServer:
             with suppress(psutil.NoSuchProcess):
                 each.kill()
         psutil.wait_procs(sessions, _STOP_LIMIT_S)
+        process.forget_ended()
 
     def pause(self) -> None:
         """SIGSTOP for the postmaster and its sessions: connections stay open, nothing answers."""
@@ -126,6 +127,7 @@ class PostgresServer:
         for each in self._sessions():
             with suppress(psutil.NoSuchProcess):
                 process.resume(each)
+        process.forget_ended()
         self._running().thaw()
 
     def wait_until_recovered(self, before: Sequence[psutil.Process]) -> None:

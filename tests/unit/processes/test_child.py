@@ -16,6 +16,7 @@ from oncebench.errors import ExitCode, MissingEnvironment
 from oncebench.processes import child as process
 from oncebench.processes import sessions
 from oncebench.processes.child import Child
+from oncebench.processes.guardian import guardian
 from oncebench.processes.sessions import NotOursError, Session, start_time
 from tests.waiting import gone, wait_for
 
@@ -262,3 +263,37 @@ def test_a_child_gets_default_signals_private_files_and_its_environment(tmp_path
     assert not ignored >> (signal.SIGPIPE - 1) & 1
     assert said[2] == "hello"
     assert (tmp_path / "made").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_suspended_session_that_has_ended_is_watched_no_longer(stranger: "subprocess.Popen[bytes]") -> None:
+    session = Session(stranger.pid, start_time(stranger.pid))
+    process.suspend(psutil.Process(stranger.pid))
+    assert guardian()._watched[stranger.pid] == session
+    stranger.kill()
+    stranger.wait()
+    process.forget_ended()
+    assert stranger.pid not in guardian()._watched
+
+
+def test_a_later_session_of_an_ended_one_s_pid_stays_watched(stranger: "subprocess.Popen[bytes]") -> None:
+    suspended = psutil.Process(stranger.pid)
+    process.suspend(suspended)
+    stranger.kill()
+    stranger.wait()
+    later = Session(stranger.pid, 1)
+    guardian().watch(later)
+    try:
+        with pytest.raises(psutil.NoSuchProcess):
+            process.resume(suspended)
+        assert guardian()._watched[stranger.pid] == later
+    finally:
+        guardian().unwatch(later)
+
+
+def test_a_process_that_has_ended_is_not_suspended_and_not_watched(stranger: "subprocess.Popen[bytes]") -> None:
+    ended = psutil.Process(stranger.pid)
+    stranger.kill()
+    stranger.wait()
+    with pytest.raises(psutil.NoSuchProcess):
+        process.suspend(ended)
+    assert stranger.pid not in guardian()._watched
