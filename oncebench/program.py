@@ -8,6 +8,7 @@ code stays the same.
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,6 +34,7 @@ def run_program(name: str, command: click.Command) -> NoReturn:
     logging.basicConfig(format="%(message)s")  # to stderr: slow first-time steps, and steps that failed
     logging.getLogger("oncebench").setLevel(logging.INFO)
     logging.getLogger("kafka").setLevel(logging.ERROR)  # it warns about each delay of 0.1 s on a busy machine
+    _fix_import_folders()
     try:
         _refuse_foreign_packages()
         with disk_errors(Path.cwd()):  # a last resort; the error names the file that it concerns
@@ -52,6 +54,13 @@ def run_program(name: str, command: click.Command) -> NoReturn:
     except (UserError, PipelineError) as error:
         click.echo(f"{name}: {redacted(str(error))}", err=True)
         sys.exit(getattr(error, "exit_code", ExitCode.ERROR))
+
+
+def _fix_import_folders() -> None:
+    """Makes the folders of PYTHONPATH absolute, as in this process: the suite starts processes in other folders."""
+    if folders := os.environ.get("PYTHONPATH"):
+        absolute = (str(Path(each).absolute()) if each else "" for each in folders.split(os.pathsep))
+        os.environ["PYTHONPATH"] = os.pathsep.join(absolute)
 
 
 def _refuse_foreign_packages() -> None:

@@ -49,8 +49,12 @@ class Verdict(StrEnum):
     VACUOUS = "vacuous"
 
 
-# The beginning of the reason why a run that did not end is no stalled one.
-NOT_FINISHED = "not finished: the machine was too slow"
+# Why a run that did not end is no stalled one.
+NOT_FINISHED = (
+    "not finished: the machine was too slow. The pipeline was alive and still starting when the time of the run was "
+    "over. Run it again on a less busy machine, or with a longer --start-timeout where the command has it. If a start "
+    "hangs, see the end of logs/pipeline.log"
+)
 
 MIN_SENT_SHARE = 0.95  # with less, the load was not the planned one; Spark's own real-time benchmark has the same limit
 # The observer outlives the final read, so it sees every row of that read; a few may escape it as it stops.
@@ -211,8 +215,8 @@ def facts_of(
 ) -> Facts:
     """Collects from the record what a verdict rests on; for the arguments see `judge`."""
     traits = traits_of(record.cell, cell.sink)
-    not_finished, no_times = _not_finished(record), why_no_times(record.facts.get("clock_moved_us"))
-    cut_short = findings.drained is None and (not_finished or _interrupted(findings, record))
+    unfinished, no_times = not_finished(record), why_no_times(record.facts.get("clock_moved_us"))
+    cut_short = findings.drained is None and (unfinished or _interrupted(findings, record))
     return Facts(
         guarantee=cell.guarantee,
         failed=_failed(record, cell),
@@ -221,7 +225,7 @@ def facts_of(
         leftovers_allowed=traits.self_cleaning or bool(cut_short),
         untrusted=(*_untrusted(findings, record), *disagreements),
         weak=_weak(findings, record),
-        undecided=(*not_finished, *([no_times] if no_times else [])),
+        undecided=tuple(filter(None, (unfinished, no_times))),
         not_exercised=_not_exercised(findings, record, cell),
         notes=(*_notes(record), *(_unseen(findings) if _few_unseen(findings) else ())),
     )
@@ -254,7 +258,7 @@ def _weak(findings: Findings, record: Record) -> tuple[str, ...]:
         reasons.append(f"only {share:.1%} of the planned events were sent, less than {MIN_SENT_SHARE:.0%}")
     elif unanswered := record.ledger.unanswered:  # they may be in the topic, but this is not the planned load
         reasons.append(f"{unanswered} events of the load have no answer from Kafka: the generator did not wait for it")
-    if findings.drained is None and not interrupted and not _not_finished(record):
+    if findings.drained is None and not interrupted and not not_finished(record):
         reasons.append("the run was not watched to its end: its timeline has neither drained nor stalled")
     exited = exits_of(record.timeline.items, record.hits.items).by_failpoint
     kills = sum(hit["action"] == KILL for hit in record.hits.items)
@@ -286,6 +290,12 @@ def _unseen(findings: Findings) -> tuple[str, ...]:
     )
 
 
+def not_finished(record: Record) -> str:
+    """Returns why the time of the run was over before its pipeline had finished; empty if it was not."""
+    timed_out = any(line.get("event") == events.START_TIMED_OUT for line in record.timeline.items)
+    return NOT_FINISHED if timed_out else ""
+
+
 def _interrupted(findings: Findings, record: Record) -> str | None:
     """Returns what an interruption left undone; None if nothing, or without an interruption."""
     times: dict[str, int] = {}
@@ -301,16 +311,6 @@ def _interrupted(findings: Findings, record: Record) -> str | None:
         return f"interrupted {after_s:.1f} s after the load, {sent}" if findings.drained is None else None
     load_s = max(0, times[events.INTERRUPTED] - max(times[events.LOAD_STARTED], record.plan.started_us)) / 1e6
     return f"interrupted after {load_s:.1f} s of the load, {sent}"
-
-
-def _not_finished(record: Record) -> tuple[str, ...]:
-    if not any(line.get("event") == events.START_TIMED_OUT for line in record.timeline.items):
-        return ()
-    return (
-        f"{NOT_FINISHED}. The pipeline was alive and still starting when the time of the run was over. Run it again on "
-        "a less busy machine, or with a longer --start-timeout where the command has it. If a start hangs, see the end "
-        "of logs/pipeline.log",
-    )
 
 
 def _notes(record: Record) -> tuple[str, ...]:

@@ -5,7 +5,8 @@ run, under each guarantee. A scenario has no answer if its verdict is `unknown` 
 did not finish. Then the guarantee is not proven. If a run breaks a guarantee and has open questions, it gives no
 answer for the weaker guarantees: it proves that one is broken, and cannot show that another one is kept.
 
-What can go wrong: reports of older versions have no open questions, and no counts of the rows that no failure touched.
+What can go wrong: reports of older versions have no open questions, no counts of the rows that no failure touched, and
+do not show that a run did not finish.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 from oncebench.audit.not_exercised import NOT_HIT
 from oncebench.audit.python.attribution import Excuses
-from oncebench.audit.verdict import AFTER_FAILURE, NOT_FINISHED, RULES, Facts, Judgement, Verdict, decide
+from oncebench.audit.verdict import AFTER_FAILURE, RULES, Facts, Judgement, Verdict, decide
 from oncebench.certify.scenarios import Scenario
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 
@@ -46,8 +47,8 @@ class Outcome:
         if not self.report:
             return self.failure
         # Whatever was broken before: the rest of the run would have to show what is kept.
-        if not_finished := [reason for reason in self.report["reasons"] if reason.startswith(NOT_FINISHED)]:
-            return str(not_finished[0])
+        if not_finished := self.report.get("not_finished"):
+            return str(not_finished)
         if self.report["verdict"] in _NO_ANSWER:
             return self._reasons(self.report["reasons"]) or str(self.report["verdict"])
         return ""

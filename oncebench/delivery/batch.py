@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache, reduce
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark import Accumulator, AccumulatorParam, SparkContext
@@ -28,6 +28,7 @@ from oncebench.delivery.tasks import RESULT_SCHEMA, CountTask, PassTask, WarmUpT
 
 # Rows and digest of a partition; the digest is None if this version cannot compare it.
 Counted = tuple[int, int | None]
+T = TypeVar("T")
 _Result = tuple[dict[str, Any], float]
 
 
@@ -98,18 +99,20 @@ def map_in_arrow(
     return numbered.mapInArrow(lambda batches: task(batch.rename_columns(names) for batch in batches), schema)
 
 
-class _Lists(AccumulatorParam[list[_Result]]):
-    def zero(self, _value: list[_Result]) -> list[_Result]:
+class Lists(AccumulatorParam[list[T]]):
+    """Joins the lists that the tasks of a batch add to an accumulator."""
+
+    def zero(self, _value: list[T]) -> list[T]:
         return []
 
-    def addInPlace(self, one: list[_Result], other: list[_Result]) -> list[_Result]:
+    def addInPlace(self, one: list[T], other: list[T]) -> list[T]:
         return one + other
 
 
 @cache
 def _results(context: SparkContext, _query: str) -> Accumulator[list[_Result]]:
     """Returns one accumulator for all batches of a query, as pyspark never frees an accumulator."""
-    return context.accumulator([], _Lists())
+    return context.accumulator([], Lists())
 
 
 class Batch:

@@ -256,4 +256,4 @@ def _failure(topic: str, refused: KafkaError | None, left: int) -> DeliveryFaile
     if cause.remedy:
         cause = replace(cause, remedy=cause.remedy.replace("TOPIC", topic))
         return failure(cause, f"quarantine topic {topic}: {reason}", _AGAIN)
-    return failure(cause, f"quarantine topic {topic}: {reason}", f"Look whether the topic's brokers run. {_AGAIN}")
+    return failure(cause, f"quarantine topic {topic}: {reason}", f"Check that the topic's brokers run. {_AGAIN}")

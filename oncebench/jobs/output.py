@@ -181,7 +181,7 @@ class OutputChecks:
         all_there, none_there = f"{text},open/{uncertain}:written", f"{text},open/{uncertain}:missing"
         ways = {all_there: f"If all rows of batch {uncertain} are there", none_there: "If none is there"}
         look = (
-            f"Batch {uncertain} is open: look whether its rows are in the output, because no marker shows it. Its "
+            f"Batch {uncertain} is open: check whether its rows are in the output, because no marker shows it. Its "
             f"input ends at {checkpoint}/offsets/{uncertain}, and begins where the file before ends. If only some of "
             "its rows are there, take a new checkpoint, sink_id and output."
         )

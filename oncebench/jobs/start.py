@@ -133,7 +133,7 @@ def _refuse_expired_markers(sink: Sink, target: Target, trigger_s: float) -> Non
     raise RefusedStart(
         f"batch {batch} was begun {(time.time() - begun) / 60:.0f} minutes ago, but the sink keeps markers for "
         f"{limit / 60:.0f} only (Kafka: offsets.retention.minutes), so a replay could write it twice. "
-        f"Look whether its rows are in the output: its input ends at {checkpoint}/offsets/{batch}, and begins where "
+        f"Check whether its rows are in the output: its input ends at {checkpoint}/offsets/{batch}, and begins where "
         "the file before ends. If none is there, raise offsets.retention.minutes above that age, and restart "
         "brokers and job; if any is there, take a new checkpoint, sink_id and output."
     )

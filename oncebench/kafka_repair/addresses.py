@@ -11,7 +11,7 @@ address never connects again, and no setting changes that:
 The remedy is `rd_kafka_brokers_add`, a public function of librdkafka. The client keeps its queue, its producer id and
 its sequence numbers. So nothing is lost and nothing is written twice, as a new producer could not promise.
 
-Not repaired: a transactional producer that is adding offsets to its transaction. See `oncebench.sinks.kafka.writers`.
+Not repaired: a transactional producer that adds offsets to its transaction. See `oncebench.sinks.kafka.rows.writers`.
 """
 
 from __future__ import annotations

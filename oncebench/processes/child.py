@@ -34,6 +34,9 @@ _FREEZE_S = 2.0
 _KILL_TIMEOUT_S = 20.0  # a process inside a slow fsync dies only after the fsync
 _TAIL_LINES = 15
 
+# The processes that `suspend` has stopped.
+_suspended: dict[psutil.Process, Session] = {}
+
 
 class Child:
     """A running or ended child. The end of its context kills the whole session."""
@@ -152,16 +155,32 @@ def suspend(process: psutil.Process) -> None:
     """SIGSTOP for a child's descendant that leads a session of its own, as PostgreSQL's do.
 
     The guardian kills it if the suite dies: while it is stopped, it does not notice the end of its parent.
+
+    Raises:
+        psutil.NoSuchProcess: it has ended.
     """
-    with suppress(ProcessLookupError):  # `suspend` reports it
-        guardian().watch(Session(process.pid, start_time(process.pid)))
+    forget_ended()
+    with suppress(ProcessLookupError):  # `process.suspend` reports it
+        session = Session(process.pid, start_time(process.pid))
+        if process.is_running():  # otherwise the start time may be that of a later process with this pid
+            _suspended[process] = session
+            guardian().watch(session)
     process.suspend()
 
 
 def resume(process: psutil.Process) -> None:
     """SIGCONT after `suspend`. Raises `psutil.NoSuchProcess` if it has ended."""
-    guardian().unwatch(Session(process.pid, 0))
+    if (session := _suspended.pop(process, None)) is not None:
+        guardian().unwatch(session)
     process.resume()
+
+
+def forget_ended() -> None:
+    """Stops watching suspended processes that have ended: the kernel may give their pids to others."""
+    for process, session in list(_suspended.items()):
+        if not process.is_running():
+            guardian().unwatch(session)
+            _suspended.pop(process, None)
 
 
 def running(child: Child | None, name: str, log: Path) -> Child:

@@ -47,10 +47,11 @@ class Guardian:
             self._send(f"watch {session.sid} {session.started}\n")
 
     def unwatch(self, session: Session) -> None:
-        """Stops watching `session`, which has ended and been reaped: its number may be reused."""
+        """Stops watching `session`, whose number may be reused. A later session of that number stays watched."""
         with self._lock:
-            self._watched.pop(session.sid, None)
-            self._send(f"done {session.sid}\n")
+            if self._watched.get(session.sid) == session:
+                del self._watched[session.sid]
+                self._send(f"done {session.sid}\n")
 
     def close(self) -> None:
         """Ends the guardian, which kills what it still watches. Returns when it is gone."""

@@ -25,7 +25,7 @@ from oncebench.record.validation import SCHEMA_VERSION, RecordError, refuse_newe
 VERSION_KEY = b"oncebench.schema"  # in the Arrow schema's metadata
 END_MARK = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # Arrow columnar format, "IPC Streaming Format"
 MESSAGE_START = END_MARK[:4]  # each message of a stream begins with this and four bytes of length
-MAPPED_BYTES = 40_000_000  # of a file's pages that stay in memory while it is checked
+MAPPED_BYTES = 40_000_000  # of a file's pages that stay in memory while it is read
 _UNREADABLE = (pa.ArrowException, OSError)  # what pyarrow raises for bytes that are no stream, or too few
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from oncebench.audit.verdict import not_finished
 from oncebench.lab.engine import SPARK
 from oncebench.record import Record
 from oncebench.report.environment import environment
@@ -37,6 +38,7 @@ def origin(record: Record, cell: Cell, facts: Mapping[str, Any]) -> dict[str, An
         "config": {name: value for name, value in cell.as_json().items() if name not in engine["unused"]},
         "seed": cell.seed,
         "interrupted": bool(facts.get("interrupted")),
+        "not_finished": not_finished(record),
         "reproduce": _reproduce(cell, facts),
     }
 

@@ -206,5 +206,6 @@ class Report(TypedDict):
     probe: NotRequired[bool]  # the run only tried a rate, for `oncebench sustain`
     series: NotRequired[str]  # the series that the run belongs to; runs outside a series have none
     interrupted: NotRequired[bool]
+    not_finished: NotRequired[str]  # why; empty if the run finished; older reports have only the reason
     clock_moved_us: NotRequired[int | None]  # None: the run did not watch its clock; older reports have none
     reproduce: Annotated[str, AfterValidator(_shell_command)]

@@ -66,7 +66,7 @@ from oncebench.run.progress_timeout import ProgressTimeout
 from oncebench.run.topics import Topics, make_topics
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.workloads import WORKLOADS
-from oncebench.servers.limits import START_LIMIT_S
+from oncebench.servers.limits import SERVER_LIMIT_S
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.reader import now_us
 from oncebench.sinks.registry import suite_sinks
@@ -373,7 +373,7 @@ class _Run:
 
     def _input_ends(self) -> dict[str, int]:
         # A fault may have killed the broker just before. A busy machine was seen to take 36 s to start it again.
-        with closing(KafkaReader.of(self.lab.kafka.access.client, self.topics.input, START_LIMIT_S)) as reader:
+        with closing(KafkaReader.of(self.lab.kafka.access.client, self.topics.input, SERVER_LIMIT_S)) as reader:
             return {str(p): end.lso for p, end in reader.ends().items()}
 
     def _description(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from oncebench.run.attempts.supervisor import Supervisor
 from oncebench.run.progress import RunProgress
 from oncebench.run.progress_timeout import DrainTimeout
 from oncebench.scenario.cell import Cell
-from oncebench.servers.limits import START_LIMIT_S
+from oncebench.servers.limits import SERVER_LIMIT_S
 
 # After the load, a run has stalled when no batch was committed, no fault came and no restart gave a sign of life for
 # this long. A restart with its replay takes 15 s on two idle cores; under other load 100 s were observed.
@@ -44,7 +44,7 @@ class Limits:
     @property
     def server_s(self) -> float:
         """Until a server answers, and until Kafka acknowledges more of the load."""
-        return START_LIMIT_S + self._faults_s
+        return SERVER_LIMIT_S + self._faults_s
 
     @property
     def preload_s(self) -> float:

@@ -27,7 +27,7 @@ from oncebench.errors import MissingEnvironment, UserError
 from oncebench.processes import child as process
 from oncebench.processes.child import Child, tail
 from oncebench.processes.ports import LOOPBACK, free_ports
-from oncebench.servers.limits import START_LIMIT_S
+from oncebench.servers.limits import SERVER_LIMIT_S
 from oncebench.servers.postgres_certificate import why_refused
 from oncebench.servers.postgres_home import Home, home
 from oncebench.servers.service import Service
@@ -113,6 +113,7 @@ class PostgresServer:
             with suppress(psutil.NoSuchProcess):
                 each.kill()
         psutil.wait_procs(sessions, _STOP_LIMIT_S)
+        process.forget_ended()
 
     def pause(self) -> None:
         """SIGSTOP for the postmaster and its sessions: connections stay open, nothing answers."""
@@ -126,6 +127,7 @@ class PostgresServer:
         for each in self._sessions():
             with suppress(psutil.NoSuchProcess):
                 process.resume(each)
+        process.forget_ended()
         self._running().thaw()
 
     def wait_until_recovered(self, before: Sequence[psutil.Process]) -> None:
@@ -136,7 +138,7 @@ class PostgresServer:
         Args:
             before: the processes that the postmaster had before the kill.
         """
-        psutil.wait_procs(before, START_LIMIT_S)  # until they are gone it may still accept a login
+        psutil.wait_procs(before, SERVER_LIMIT_S)  # until they are gone it may still accept a login
         if not self._answers(self._port):
             raise UserError(f"PostgreSQL did not come back; the end of {self.log}:\n{tail(self.log)}")
 
@@ -183,7 +185,7 @@ class PostgresServer:
         """Waits until a login succeeds. Returns False if the server ends or takes too long."""
         assert self._child is not None, "start() has just started it"
         login = f"postgresql://{_USER}:{self._password}@{LOOPBACK}:{port}/{_DATABASE}"
-        deadline = time.monotonic() + START_LIMIT_S
+        deadline = time.monotonic() + SERVER_LIMIT_S
         while self._child.alive and time.monotonic() < deadline:
             try:
                 connect("oncebench.start", login).close()

@@ -107,7 +107,8 @@ class ReadReport:
 class Stretches:
     """Stretches of a stored log as columns of equal length, visible to readers or not.
 
-    Each stretch begins at `offset`, ends with `last_offset` and holds `records` records.
+    A stretch is what Kafka calls a record batch: the records that a writer sent at once. A control batch, which ends a
+    transaction, is a stretch too. Each stretch begins at `offset`, ends with `last_offset` and holds `records` records.
 
     Attributes:
         producer: id of the writer; -1 if the log names none.

@@ -31,7 +31,7 @@ _IMPORTED = (
     "pyspark.worker",
     "oncebench.delivery.batch",
     "pipeline.query",
-    "oncebench.sinks.kafka.writers",
+    "oncebench.sinks.kafka.rows.writers",
 )
 
 

@@ -19,7 +19,9 @@ from oncebench.delivery.journal import open_journal
 from oncebench.experiments.batches import generated_rows
 from oncebench.lab.lab import Lab
 from oncebench.sinks.registry import PACKAGES, SINKS
+from tests.contract import skips
 from tests.contract.attempts import PARTITIONS, ROW, Made, Output, frame, identity, keeps, make_output, rows_for
+from tests.contract.skips import skip_if
 from tests.spark_sessions import sinkless, spark_session
 
 # A test starts up to 16 drivers. Delta's commits make that five minutes on a busy machine.
@@ -193,8 +195,7 @@ def test_a_death_in_the_replay_breaks_nothing(make: Make, case: tuple[str, Suppo
 @pytest.mark.parametrize("case", [each for each in WEAK if each[1].variant == "claim"], ids=called)
 def test_a_claim_that_only_the_sink_has_is_enough(make: Make, case: tuple[str, Support]) -> None:
     output = make(*case)
-    if not output.driver().sink.keeps_marks:
-        pytest.skip("the sink stores no claim")
+    skip_if(not output.driver().sink.keeps_marks, skips.NO_CLAIM, *case)
     assert output.deliver(0, batch(0))
     (claim,) = (output.config.checkpoint / "journal").glob("claim-*.json")
     claim.unlink()  # as in a copy of a checkpoint whose journal was copied first
@@ -205,8 +206,7 @@ def test_a_claim_that_only_the_sink_has_is_enough(make: Make, case: tuple[str, S
 @exact
 def test_a_replay_with_other_rows_writes_nothing(make: Make, case: tuple[str, Support]) -> None:
     output = make(*case)
-    if output.support.variant in ("upsert", "native"):
-        pytest.skip("neither an upsert nor Spark's own writer stores the rows of a batch to compare with")
+    skip_if(output.support.variant in ("upsert", "native"), skips.NO_ROWS_TO_COMPARE, *case)
     assert not output.deliver(0, batch(0), die_at="after-commit")
     with pytest.raises(PipelineError, match="Rows and their tasks must depend on the input alone"):
         output.deliver(0, batch(1))
@@ -216,8 +216,7 @@ def test_a_replay_with_other_rows_writes_nothing(make: Make, case: tuple[str, Su
 @exact
 def test_a_replay_with_other_rows_in_one_partition_writes_nothing(make: Make, case: tuple[str, Support]) -> None:
     output = make(*case)
-    if output.support.variant in ("upsert", "native"):
-        pytest.skip("neither an upsert nor Spark's own writer stores the rows of a batch to compare with")
+    skip_if(output.support.variant in ("upsert", "native"), skips.NO_ROWS_TO_COMPARE, *case)
     assert not output.deliver(0, [rows_for("there"), []], die_at="after-commit")
     with pytest.raises(PipelineError, match=r"the replay has written nothing"):
         output.deliver(0, [rows_for("other"), rows_for("there")])
@@ -264,8 +263,7 @@ def test_of_two_copies_that_start_at_once_one_writes(make: Make, case: tuple[str
     assert output.deliver(0, batch(0))
     copy = output.copied(tmp_path / "copy")
     first, second = output.driver(), copy.driver()
-    if output.kind.name in PACKAGES and first.sink.holder() is None:
-        pytest.skip("the sink of a package may note no driver: its page then says what a copy of a job can do")
+    skip_if(output.kind.name in PACKAGES and first.sink.holder() is None, skips.NO_DRIVER_IN_PACKAGE, *case)
     assert first.journal.generation == second.journal.generation
     for driver in (first, second):
         driver.start_sink()
@@ -294,8 +292,7 @@ def test_a_copy_that_starts_second_is_refused_and_the_first_goes_on(
     second = output.copied(tmp_path / "copy").driver()
     first = output.driver()
     first.start(0)
-    if first.sink.holder() is None:
-        pytest.skip("the sink notes no driver: it compares the batches themselves")
+    skip_if(first.sink.holder() is None, skips.NO_DRIVER, *case)
     first.deliver(1, frame(output.spark, batch(1)))
     with pytest.raises(RefusedStart, match=r"the sink holds batch 1 .* has no batch after 0"):
         second.follow(0)

@@ -13,7 +13,9 @@ from oncebench.delivery.starts.gaps import Gaps
 from oncebench.delivery.starts.marks import Marks
 from oncebench.delivery.starts.places import Places
 from oncebench.jobs.output import MARKED, OutputChecks, Target
+from tests.contract import skips
 from tests.contract.attempts import PARTITIONS, Output
+from tests.contract.skips import skip_if
 from tests.contract.test_sinks import DEFAULTS, EXACT, Make, batch, called, flat, make, spark
 
 __all__ = ["make", "spark"]  # fixtures
@@ -31,8 +33,8 @@ def check(output: Output, noted: int) -> None:
         written = [Written(partition, 1, 0) for partition in range(PARTITIONS)]
         Marks(driver.journal.folder).note_batch(noted, written, (), output.kind.batch_atomic)
         driver.start(noted)
-        if output.support.variant not in MARKED or not driver.sink.keeps_marks:
-            pytest.skip("keeps no marker of a batch, so nothing in the output is older")
+        marked = output.support.variant in MARKED and driver.sink.keeps_marks
+        skip_if(not marked, skips.NO_MARKERS, output.kind.name, output.support)
         config, folder = output.config, driver.journal.folder
         target = Target(output.kind, output.support, config.sink_id, config.output["output"], config.checkpoint)
         OutputChecks(target, driver.journal, Gaps(folder, None), Places(folder)).after_sink(driver.sink)
@@ -59,6 +61,5 @@ def test_two_outputs_never_have_the_same_identity(make: Make, case: tuple[str, S
         with closing(output.driver().sink) as sink:
             sink.make_identity()
             found.append(dict(sink.identity()))
-    if not found[0]:
-        pytest.skip("its server gives an output no identity")
+    skip_if(not found[0], skips.NO_IDENTITY, *case)
     assert found[0] != found[1]

@@ -11,8 +11,7 @@ import pytest
 
 from oncebench.delivery import quarantine
 from oncebench.servers.postgres import PostgresServer, start_postgres
-from oncebench.sinks.kafka import writers
-from oncebench.sinks.kafka.rows import append
+from oncebench.sinks.kafka.rows import append, writers
 from oncebench.sinks.postgres.connection import VARIABLE
 from oncebench.site.write import publish
 from tests import sample_reports
@@ -28,7 +27,7 @@ def clients_end_with_their_file() -> Iterator[None]:
     of three files took 40 % of a core until the last test ended.
     """
     yield
-    for kept in (writers._transactional, writers._group_metadata, append._appenders, quarantine._writers):
+    for kept in (writers._producers, writers._group_metadata, append._appenders, quarantine._writers):
         kept.clear()
     quarantine._originals.clear()
     gc.collect()  # a transactional client is its own logger

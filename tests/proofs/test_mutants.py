@@ -127,5 +127,5 @@ def test_the_page_has_the_stored_outcomes_of_the_auditors_mutants() -> None:
         changed = hashlib.sha256(path.read_bytes()).hexdigest() != found["sha256"]
         file = name.removeprefix("oncebench/audit/").removeprefix("python/")
         made, alive = found["mutants"], len(found["survivors"])
-        row = f"| `{file}`{', before its last change' if changed else ''} | {made} | {made - alive} | {alive} |"
+        row = f"| `{file}`{', an earlier version' if changed else ''} | {made} | {made - alive} | {alive} |"
         assert row in lines, row

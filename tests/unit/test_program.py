@@ -30,11 +30,11 @@ def ends(error: Exception) -> int:
     return ended.value.code
 
 
-def run(source: str, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def run(source: str, folder: Path, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Runs the command line with a folder of the user first on PYTHONPATH."""
     return subprocess.run(
-        [sys.executable, "-P", "-c", source, *words], capture_output=True, text=True, check=False, cwd=folder.parent,
-        env={**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"},
+        [sys.executable, "-P", "-c", source, *words], capture_output=True, text=True, check=False,
+        cwd=cwd or folder.parent, env={**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"},
     )  # fmt: skip
 
 
@@ -66,6 +66,32 @@ run_program("fails", fails)
     done = run(source, tmp_path / "src")
     assert done.returncode == ExitCode.USAGE
     assert done.stderr.startswith(f"fails: {tmp_path}/src/kafka.py has the name of the package kafka-python, which")
+
+
+def test_a_process_in_another_folder_imports_from_the_same_folders(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "src" / "mine.py").write_text("print('imported')\n")
+    source = f"""
+import sys
+from pathlib import Path
+
+import click
+from oncebench.processes.child import start
+from oncebench.program import run_program
+
+log, elsewhere = Path({str(tmp_path / "log")!r}), Path({str(tmp_path / "elsewhere")!r})
+
+@click.command()
+def imports():
+    with start("a child", [sys.executable, "-c", "import mine"], log, cwd=elsewhere) as child:
+        child.wait(60)
+    print(log.read_text(), end="")
+
+run_program("imports", imports)
+"""
+    done = run(source, Path("src"), cwd=tmp_path)
+    assert (done.stdout, done.returncode) == ("imported\n", 0), done.stderr
 
 
 def test_an_error_shows_no_secret(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,14 +23,13 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from oncebench.audit.python.records import Numbers, pieces
+from oncebench.audit.python.records import PIECE_ROWS, Numbers, pieces
 
 SEQS = 100  # events of a session: seq 0 starts it, 99 ends it
 MAX_VALUE_BYTES = 65_536
 MAX_NUMBER = 999_999
 MAX_SCHEDULED = 2**53
 SMALL_BYTES = 512  # up to this size the two parsers agree: no integer is long enough and no nesting deep enough
-STEP = 1_024  # events turned into dicts at a time; with many more, garbage collection takes most of the time
 
 # fmt: off
 REASONS = (
@@ -72,7 +71,7 @@ def read_events(records: pa.Table, release: Callable[[], None]) -> Columns:
     key = np.empty(size, np.int32)
     seq, reason = np.zeros(size, np.int8), np.full(size, VALID, np.int8)
     number, scheduled_us = np.zeros(size, np.int32), np.zeros(size, np.int64)
-    for piece, batch in pieces(records.select(["key", "value"]), STEP, release):
+    for piece, batch in pieces(records.select(["key", "value"]), PIECE_ROWS, release):
         values: list[bytes | None] = batch["value"].to_numpy(zero_copy_only=False).tolist()
         keys = batch["key"].dictionary_encode()
         fields = _all_regular(keys, values)

@@ -24,6 +24,7 @@ from oncebench.audit.python.history.copies import Copy, Part, changed
 from oncebench.audit.python.history.evidence import NEVER_ENDED, source_position, without_spaces
 from oncebench.audit.python.model import Events, Expected
 from oncebench.audit.python.records import (
+    PIECE_ROWS,
     Ints,
     pieces,
     position_of,
@@ -32,7 +33,6 @@ from oncebench.audit.python.records import (
 from oncebench.record import Ledger, Plan
 from oncebench.record.streams import Stream
 
-COPIES_STEP = 1_024  # copies turned into dicts at a time, if they are short
 STEP = 1_000_000  # events or ledger entries compared at a time: some 50 MB
 _NONE: Ints = np.empty(0, np.int64)
 
@@ -165,7 +165,7 @@ def judge_quarantine(quarantine: Stream, expected: Expected, source: Stream) -> 
 
 def _items(quarantine: Stream) -> Iterator[dict[str, Any]]:
     """Yields the records in quarantine; few are in memory at a time."""
-    for _, batch in pieces(quarantine.table, COPIES_STEP, quarantine.release):
+    for _, batch in pieces(quarantine.table, PIECE_ROWS, quarantine.release):
         yield from batch.to_pylist()
 
 

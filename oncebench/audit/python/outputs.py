@@ -21,13 +21,12 @@ import pyarrow.compute as pc
 
 from oncebench.audit.python.events import parse_json
 from oncebench.audit.python.model import ROWS
-from oncebench.audit.python.records import Bools, Ints, Numbers, by_appearance, pieces
+from oncebench.audit.python.records import PIECE_ROWS, Bools, Ints, Numbers, by_appearance, pieces
 
 FIELDS = ("session_key", "j", "events", "total", "checksum", "ended_at")
 NUMBERS = len(FIELDS) - 1
 RECORD = "record"
 DIGITS = 15  # hexadecimal
-STEP = 1_024  # values turned into dicts at a time; with many more, garbage collection takes most of the time
 _FIELDS_OF = itemgetter(*FIELDS)
 _INT64 = range(-(2**63), 2**63)  # what a column of Arrow or numpy can hold
 
@@ -90,7 +89,7 @@ def read_outputs(records: pa.Table, rows: Ints, release: Callable[[], None], *, 
     code = np.empty(size, dtype=np.int64)
     names = Numbers()
     first = 0
-    for where, found in pieces(records.select(["key", "value"]), STEP, release):
+    for where, found in pieces(records.select(["key", "value"]), PIECE_ROWS, release):
         batch = found if wanted[where].all() else found.filter(pa.array(wanted[where]))
         if not batch.num_rows:
             continue

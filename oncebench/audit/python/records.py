@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from oncebench.record.streams import MAPPED_BYTES
 from oncebench.record.validation import RecordError
 
 Bools = npt.NDArray[np.bool_]
@@ -23,7 +24,9 @@ Ints = npt.NDArray[np.int64]
 OFFSET_BITS = 44  # 17 million million offsets
 PARTITION_BITS = 63 - OFFSET_BITS
 PIECE_BYTES = 4_000_000  # of keys and values that are copied at a time
-MAPPED_BYTES = 40_000_000  # of a file's pages that stay in memory
+# Values that become Python objects at a time, if they are short; with many more, garbage collection takes most of the
+# time.
+PIECE_ROWS = 1_024
 
 
 def keep() -> None:

@@ -10,7 +10,7 @@ from oncebench.downloads.maven import jars
 from oncebench.errors import UserError
 from oncebench.processes.child import Child, read_log, tail
 from oncebench.servers.kafka.settings import LOG4J
-from oncebench.servers.limits import START_LIMIT_S
+from oncebench.servers.limits import SERVER_LIMIT_S
 
 _POLL_S = 0.02
 _SERVING = b"Kafka Server started"
@@ -53,10 +53,10 @@ def wait_until_serving(child: Child, log_offset: int) -> None:
 
     Raises as `is_serving`, and `UserError` if the broker takes too long.
     """
-    deadline = time.monotonic() + START_LIMIT_S
+    deadline = time.monotonic() + SERVER_LIMIT_S
     while not is_serving(child, log_offset):
         if time.monotonic() > deadline:
-            raise _not_started(child, log_offset, f"did not serve within {START_LIMIT_S:g} s")
+            raise _not_started(child, log_offset, f"did not serve within {SERVER_LIMIT_S:g} s")
         time.sleep(_POLL_S)
 
 

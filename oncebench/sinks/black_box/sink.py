@@ -28,10 +28,10 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark import Accumulator, AccumulatorParam, SparkContext, TaskContext
+from pyspark import Accumulator, SparkContext, TaskContext
 
 from oncebench.delivery import digest
-from oncebench.delivery.batch import map_in_arrow
+from oncebench.delivery.batch import Lists, map_in_arrow
 from oncebench.delivery.contract import EXACTLY_ONCE, Sink, SinkKind, SinkSettings, Support, Written
 from oncebench.delivery.decisions import pass_decision_failpoints
 from oncebench.delivery.failpoints import FIRST_BATCH, Failpoints, begin_batch
@@ -162,7 +162,7 @@ class BlackBox(Sink):
         All batches share the accumulator, because pyspark never frees one.
         """
         if self._results is None:
-            self._results = context.accumulator([], _Lists())
+            self._results = context.accumulator([], Lists())
         self._results.value = []
         return self._results
 
@@ -207,14 +207,6 @@ class BlackBox(Sink):
         act = partial(failpoints.reach, "after-prepare", batch.id)
         own = own_code(self.name, self._target["cwd"])
         return watched(Functions(self._target), count, act, own, lambda: bool(passes.keys()))
-
-
-class _Lists(AccumulatorParam[list[tuple[int, int]]]):
-    def zero(self, _value: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        return []
-
-    def addInPlace(self, one: list[tuple[int, int]], other: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        return one + other
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,12 @@ from kafka.errors import (
     for_code,
 )
 from kafka.protocol.producer import EndTxnRequest, InitProducerIdRequest
-from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
-from kafka.structs import TopicPartition
 
 from oncebench.delivery.failures.kafka import named, of_code
 from oncebench.kafka_access.forms import to_kafka_python
 from oncebench.sinks.kafka import wire
+from oncebench.sinks.kafka.leaders import Leaders
+from oncebench.sinks.kafka.wire import NONE
 
 # The last version of the old protocol (see the module's docstring).
 END_TXN_VERSION = 4
@@ -50,15 +50,10 @@ LOOK_UP_S = 5.0
 # Ids per fencing request. A coordinator writes its log for each id: on a busy machine, 100 take 1 to 2 s of the limit.
 FENCE_CHUNK = 100
 
-# Stands for the coordinator's epoch in a transaction marker that an operator writes; the leader then checks only the
-# producer.
-NO_COORDINATOR = -1
-
 # The end of an id that no producer has: their ids have a generation there (oncebench.sinks.kafka.names).
 NO_ID = "none"
 
 # Kafka's error codes (org.apache.kafka.common.protocol.Errors).
-NONE = 0
 NO_ANSWER = -1  # not one of Kafka's codes: nothing came back
 CONCURRENT_TRANSACTIONS = 51  # the right coordinator, still busy
 RETRIABLE = frozenset({14, 15, 16, CONCURRENT_TRANSACTIONS})  # coordinator loading, not available, not this one
@@ -91,16 +86,6 @@ class Transaction:
     timeout_ms: int = field(default=-1, compare=False)
 
 
-@dataclass(frozen=True, order=True)
-class OpenIn:
-    """A transaction of a producer that is open in a partition since the record at `offset`."""
-
-    topic: str
-    partition: int
-    offset: int
-    producer_id: int
-
-
 @dataclass(frozen=True)
 class EndTxnResult:
     """The answer to one EndTxn.
@@ -122,6 +107,9 @@ class Coordinator:
     Args:
         settings: kafka-python's client settings; `bootstrap_servers` at least.
 
+    Attributes:
+        leaders: the leaders of the cluster's partitions, through the same connection.
+
     Raises:
         KafkaError: the cluster cannot be reached.
         RefusedStart: the installed kafka-python lacks a private name that this sink needs.
@@ -129,6 +117,7 @@ class Coordinator:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._admin = wire.connect({"request_timeout_ms": REQUEST_TIMEOUT_MS, **settings})
+        self.leaders = Leaders(self._admin)
 
     @staticmethod
     def of(client: Mapping[str, Any]) -> Coordinator:
@@ -303,44 +292,6 @@ class Coordinator:
                     raise
                 wire.forget_coordinators(self._admin)
                 time.sleep(RETRY_PAUSE_MAX_S)
-
-    def open_in(self, topic: str) -> list[OpenIn]:
-        """Returns a topic's open transactions, from the leaders (DescribeProducers, KIP-664).
-
-        Raises:
-            KafkaError: the topic does not exist, or this user may not describe it.
-        """
-        metadata = self._admin.describe_topics([topic])[0]
-        if metadata["error_code"] != NONE:  # without rights the answer looks like a topic without partitions
-            raise for_code(metadata["error_code"])(f"the metadata of {topic}")
-        places = [TopicPartition(topic, partition["partition_index"]) for partition in metadata["partitions"]]
-        answer = self._admin.describe_producers(places)
-        return [
-            OpenIn(place.topic, place.partition, producer.current_transaction_start_offset, producer.producer_id)
-            for place, state in answer.items()
-            for producer in state.active_producers
-            if producer.current_transaction_start_offset >= 0
-        ]
-
-    def write_transaction_marker(self, transaction: Transaction, place: OpenIn, commit: bool) -> None:
-        """Ends a transaction in one partition without its coordinator (WriteTxnMarkers, KIP-664).
-
-        Raises:
-            KafkaError: the broker does not allow it.
-        """
-        markers = WriteTxnMarkersRequest.WritableTxnMarker
-        marker = markers(
-            producer_id=place.producer_id,
-            producer_epoch=transaction.epoch,
-            transaction_result=commit,
-            topics=[markers.WritableTxnMarkerTopic(name=place.topic, partition_indexes=[place.partition])],
-            coordinator_epoch=NO_COORDINATOR,
-        )
-        request = WriteTxnMarkersRequest(markers=[marker])
-        answer = wire.ask_leader(self._admin, request, place.topic, place.partition)
-        codes = {part.error_code for each in answer.markers for topic in each.topics for part in topic.partitions}
-        if codes != {NONE}:
-            raise for_code(max(codes - {NONE}, default=-1))(f"WriteTxnMarkers for {place}: error codes {sorted(codes)}")
 
     def _ask(self, requests: Mapping[int, Any], whose: Mapping[int, Transaction], limit_s: float) -> wire.Answers:
         """Sends a request per transaction to its coordinator; returns error codes or None."""

@@ -32,7 +32,8 @@ from kafka.errors import AuthorizationError, KafkaError, TopicAuthorizationFaile
 
 from oncebench.delivery.errors import HangingTransaction, RefusedStart
 from oncebench.delivery.topics.replicas import Waiting
-from oncebench.sinks.kafka.coordinator import Coordinator, OpenIn, Transaction
+from oncebench.sinks.kafka.coordinator import Coordinator, Transaction
+from oncebench.sinks.kafka.leaders import OpenIn
 from oncebench.sinks.kafka.markers import Offsets
 
 # The topic with the sink's markers of each batch, which belong to the same transactions as its rows.
@@ -201,7 +202,7 @@ def decision_of(transaction: Transaction, notes: DecisionNotes) -> bool | None:
 def _open_in(coordinator: Coordinator, topics: Sequence[str]) -> Iterator[OpenIn]:
     for topic in topics:
         try:
-            yield from coordinator.open_in(topic)
+            yield from coordinator.leaders.open_in(topic)
         except TopicAuthorizationFailedError:
             _log.warning("cannot look for hanging transactions in topic %s: this user needs Read on it", topic)
 
@@ -222,7 +223,7 @@ def _end(coordinator: Coordinator, transaction: Transaction, place: OpenIn, comm
             "output."
         )
     try:
-        coordinator.write_transaction_marker(transaction, place, commit)
+        coordinator.leaders.write_transaction_marker(place, transaction.epoch, commit)
     except KafkaError as error:
         outcome = "committed" if commit else "aborted"
         text = f"{where}. It is {outcome}, but this could not be written there: {error}."

@@ -27,6 +27,7 @@ from oncebench.delivery.errors import ReadError, RefusedStart
 from oncebench.kafka_access.forms import to_kafka_python
 from oncebench.sinks.kafka import wire
 from oncebench.sinks.kafka.coordinator import REQUEST_TIMEOUT_MS
+from oncebench.sinks.kafka.leaders import Leaders, OpenIn
 from oncebench.sinks.kafka.names import generation_of
 from oncebench.sinks.reader import ABORT, COMMIT, End, OpenTransaction, Stretches
 
@@ -60,6 +61,7 @@ class KafkaLog:
             ) from error
         except RefusedStart as error:
             raise ReadError(f"{self._where} cannot be read: {error}") from error
+        self._leaders = Leaders(self._admin)
 
     def read(self, ends: Mapping[int, End], take: Callable[[Stretches], Any], *, idle_s: float) -> None:
         """See `LogReader.read`."""
@@ -77,25 +79,19 @@ class KafkaLog:
         otherwise it would look like a transaction that its coordinator has forgotten.
         """
         where = f"the transactions open in partitions {list(partitions)}"
-        before = self._asked(lambda: self._open_in(partitions), where, idle_s)
-        found = [self._asked(partial(self._coordinated, *place), where, idle_s) for place in sorted(before)]
-        after = self._asked(lambda: self._open_in(partitions), where, idle_s)
-        return [each for each in found if (each.partition, each.offset, each.producer) in after]
 
-    def _open_in(self, partitions: Sequence[int]) -> set[tuple[int, int, int]]:
-        """Returns (partition, first offset, producer id) of open transactions, from the leaders."""
-        answer = self._admin.describe_producers([TopicPartition(self.topic, number) for number in partitions])
-        return {
-            (place.partition, producer.current_transaction_start_offset, producer.producer_id)
-            for place, state in answer.items()
-            for producer in state.active_producers
-            if producer.current_transaction_start_offset >= 0
-        }
+        def listed() -> set[OpenIn]:
+            return set(self._leaders.open_since(self.topic, partitions))
 
-    def _coordinated(self, partition: int, offset: int, producer: int) -> OpenTransaction:
+        before = self._asked(listed, where, idle_s)
+        found = {place: self._asked(partial(self._coordinated, place), where, idle_s) for place in sorted(before)}
+        after = self._asked(listed, where, idle_s)
+        return [transaction for place, transaction in found.items() if place in after]
+
+    def _coordinated(self, place: OpenIn) -> OpenTransaction:
         now_ms = time.time_ns() // 1_000_000
-        unknown = OpenTransaction(partition, offset, producer, None, None, False, -1, 0, now_ms)
-        listed = self._admin.list_transactions(producer_id_filters=[producer])
+        unknown = OpenTransaction(place.partition, place.offset, place.producer_id, None, None, False, -1, 0, now_ms)
+        listed = self._admin.list_transactions(producer_id_filters=[place.producer_id])
         names = [seen.transactional_id for listing in listed.values() for seen in listing]
         if not names:
             return unknown
@@ -107,7 +103,7 @@ class KafkaLog:
             unknown,
             transactional_id=names[0],
             state=str(described.state.value),
-            here=TopicPartition(self.topic, partition) in described.topic_partitions,
+            here=TopicPartition(place.topic, place.partition) in described.topic_partitions,
             started_ms=described.transaction_start_time_ms,
             timeout_ms=described.transaction_timeout_ms,
         )

@@ -13,9 +13,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from oncebench.delivery import digest
 from oncebench.delivery.contract import OVERWRITTEN, Mark
@@ -69,12 +71,17 @@ class Offsets:
                 driver afterwards, or did not answer within LIMIT_S.
         """
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(self._topic, 0, number, metadata)])
-        alter = admin_client({**self._client, **RECOVERY}).alter_consumer_group_offsets
+        alter = self._admin.alter_consumer_group_offsets
         # The client gets the limit: a time-out of the future itself would raise an error that is not Kafka's.
         _answered(lambda: alter([wanted], request_timeout=LIMIT_S)[group].result().topic_partitions)
         found = self.read(group, stable)
         if found != Noted(number, metadata):
             raise KafkaException(KafkaError(KafkaError.INVALID_COMMIT_OFFSET_SIZE, f"the group holds {found}"))
+
+    @cached_property
+    def _admin(self) -> AdminClient:
+        """The client that writes every number. A reader of numbers makes none."""
+        return admin_client({**self._client, **RECOVERY})
 
     def read(self, group: str, stable: bool = True) -> Noted | None:
         """See `read`."""

@@ -60,8 +60,8 @@ from oncebench.sinks.kafka.names import Names, generation_of, refuse_shared_ids
 from oncebench.sinks.kafka.rows.append import Appender
 from oncebench.sinks.kafka.rows.limits import RAISE_LIMIT, UNKNOWN, Limits, transaction_limits
 from oncebench.sinks.kafka.rows.produce import Target
+from oncebench.sinks.kafka.rows.writers import TransactionalWriter, WarmUp
 from oncebench.sinks.kafka.topics import options, output_identity, refuse_unfit_topics, routed
-from oncebench.sinks.kafka.writers import TransactionalWriter, WarmUp
 from oncebench.sinks.records import encode_records, records_schema_error
 
 # How long a commit retries before a restart must finish it. A broker's restart takes seconds.

@@ -23,6 +23,7 @@ from oncebench.delivery.errors import RefusedStart
 Codes = Collection[int | None]
 Answers = dict[int, int | None]
 
+NONE = 0  # Kafka's error code of an answer without an error
 TESTED_VERSION = "3.0.12"
 # A commit sends a request per partition at once. With kafka-python's default of 5, it refuses the others unsent, which
 # looks like a lost answer: their transactional ids were fenced, and the next batch made new producers.

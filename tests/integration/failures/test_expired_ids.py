@@ -8,9 +8,8 @@ from itertools import count
 import pytest
 
 from oncebench.servers.kafka.broker import KafkaBroker, start_kafka
-from oncebench.sinks.kafka import writers
 from oncebench.sinks.kafka.coordinator import Coordinator
-from oncebench.sinks.kafka.rows import limits
+from oncebench.sinks.kafka.rows import limits, writers
 from tests.integration.sinks.kafka_output import Output, Task, rows
 from tests.waiting import wait_for
 
@@ -37,7 +36,7 @@ def forgetful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]
 def test_an_id_that_expires_under_a_living_worker_is_renewed(
     forgetful: KafkaBroker, monkeypatch: pytest.MonkeyPatch, variant: str, empty: bool, known: bool
 ) -> None:
-    writers._transactional.clear()
+    writers._producers.clear()
     output = Output(forgetful)
     driver = output.driver(variant, 1)
     if not known:

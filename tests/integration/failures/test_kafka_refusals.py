@@ -21,9 +21,8 @@ from confluent_kafka.admin import (
 from oncebench.delivery.errors import CommitRefused, PermanentFailure, RefusedStart
 from oncebench.delivery.quarantine import Quarantine
 from oncebench.servers.kafka.broker import KafkaBroker, start_kafka
-from oncebench.sinks.kafka import writers
 from oncebench.sinks.kafka.markers import Offsets
-from oncebench.sinks.kafka.rows import append
+from oncebench.sinks.kafka.rows import append, writers
 from oncebench.sinks.kafka.sink import KafkaSink
 from tests.integration.sinks.kafka_output import Output, Task, write
 from tests.kafka_topics import configure, rejected
@@ -94,7 +93,7 @@ def new_worker() -> None:
 
 def forget() -> None:
     """As when the worker processes of the next start are new."""
-    writers._transactional.clear()
+    writers._producers.clear()
     append._appenders.clear()
 
 

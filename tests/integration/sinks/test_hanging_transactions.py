@@ -127,7 +127,7 @@ def test_what_was_decided_holds_where_the_partition_never_heard_of_it(
     world.leaves_open()
     (ended,) = world.end_hanging_transactions()
     assert (ended.transactional_id, ended.place.partition, ended.commit) == (world.name, 1, commit)
-    assert world.coordinator.open_in(world.topic) == []
+    assert world.coordinator.leaders.open_in(world.topic) == []
     assert world.shown(1) == shown
     assert world.end_hanging_transactions() == []
 
@@ -162,7 +162,7 @@ def test_what_another_sink_has_left_open_is_not_looked_at(world: World, broker: 
     world.ends(commit=True)
     world.leaves_open()
     assert end_hanging_transactions(world.coordinator, "another.", (world.topic,), world.notes, world.fence) == []
-    assert len(world.coordinator.open_in(world.topic)) == 1
+    assert len(world.coordinator.leaders.open_in(world.topic)) == 1
 
 
 def test_where_nobody_knows_any_more_what_was_decided_the_start_is_refused_with_what_to_do(world: World) -> None:
@@ -180,7 +180,7 @@ def test_what_was_decided_outlives_a_death_between_the_fence_and_the_marker(
     world.ends(commit)
     world.leaves_open()
     with monkeypatch.context() as broken:
-        broken.setattr(world.coordinator, "write_transaction_marker", raises(NotLeaderForPartitionError))
+        broken.setattr(world.coordinator.leaders, "write_transaction_marker", raises(NotLeaderForPartitionError))
         with pytest.raises(HangingTransaction, match="the decision is still known"):
             world.end_hanging_transactions()
     assert world.transaction.state == "Empty", "or its coordinator knew"
@@ -219,12 +219,12 @@ def test_what_is_brought_to_rest_is_fenced_and_its_coordinator_knows_that_it_was
     assert (before.state, after.state) == ("Ongoing", "CompleteAbort")
     assert after.epoch == before.epoch + 1
     assert world.coordinator.end([before], commit=True, limit_s=LIMIT_S)[0].outcome is Outcome.ELSEWHERE
-    assert world.coordinator.open_in(world.topic) == []
+    assert world.coordinator.leaders.open_in(world.topic) == []
 
 
 def test_a_topic_that_is_not_there_is_not_taken_for_one_with_nothing_open(world: World) -> None:
     with pytest.raises(UnknownTopicOrPartitionError):
-        world.coordinator.open_in("there-is-none")
+        world.coordinator.leaders.open_in("there-is-none")
 
 
 def test_a_sink_whose_partitions_are_all_in_order_is_told_nothing_and_fenced_by_nobody(world: World) -> None:

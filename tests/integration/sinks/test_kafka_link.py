@@ -14,7 +14,7 @@ import pytest
 from oncebench.servers.kafka.broker import start_kafka
 from oncebench.servers.proxy.framing import END_TXN, PRODUCE, KafkaFraming, end_txn_error, is_kafka, produce_error
 from oncebench.servers.proxy.tcp import Catch, Proxy
-from oncebench.sinks.kafka import writers
+from oncebench.sinks.kafka.rows import writers
 from oncebench.sinks.kafka.sink import KafkaSink
 from tests.integration.sinks.kafka_output import TIMEOUT_MS, Output, Task, rows, support, wait_for_rows
 from tests.waiting import wait_for
@@ -52,7 +52,7 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Linked]:
     ):
         Linked.proxy = proxy
         yield Linked(broker, partitions=2)
-        writers._transactional.clear()
+        writers._producers.clear()
 
 
 class Pausing(Task):

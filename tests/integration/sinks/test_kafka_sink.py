@@ -16,10 +16,10 @@ from confluent_kafka import Consumer
 
 from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, RefusedStart
 from oncebench.servers.kafka.broker import KafkaBroker
-from oncebench.sinks.kafka import writers
 from oncebench.sinks.kafka.coordinator import Coordinator
 from oncebench.sinks.kafka.names import Names
 from oncebench.sinks.kafka.reader import KafkaReader
+from oncebench.sinks.kafka.rows import writers
 from oncebench.sinks.kafka.sink import KafkaSink
 from tests.integration.sinks.kafka_output import TIMEOUT_MS, VARIANTS, Output, Task, rows, support, wait_for_rows, write
 from tests.reading import read_all
@@ -33,14 +33,14 @@ RECORD_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary()
 
 @pytest.fixture
 def output(kafka: KafkaBroker) -> Iterator[Output]:
-    writers._transactional.clear()
+    writers._producers.clear()
     yield Output(kafka)
-    writers._transactional.clear()
+    writers._producers.clear()
 
 
 def die() -> None:
     """A kill -9 of the worker: its producer is gone, its transaction stays open."""
-    writers._transactional.clear()
+    writers._producers.clear()
 
 
 def committed_and_then_prepared(output: Output) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -88,7 +88,7 @@ def test_a_producer_that_lost_its_connection_in_a_commit_is_not_used_again(outpu
     driver = output.driver("two-phase", 1)
     eighth = write(driver.prepare_writer(), 8, "eight")
     assert driver.commit(8, {0: eighth}) == set()
-    ((transactional,),) = writers._transactional.values()
+    ((transactional,),) = writers._producers.values()
     real = transactional.producer
 
     class Reconnecting:

@@ -13,7 +13,7 @@ from oncebench.kafka_repair.addresses import RECOVERY, flush
 from oncebench.servers.kafka.broker import KafkaBroker, start_kafka
 from oncebench.sinks.kafka.names import Names
 from oncebench.sinks.kafka.reader import KafkaReader
-from oncebench.sinks.kafka.rows.transactional import Transactional
+from oncebench.sinks.kafka.rows.transactional import TransactionalProducer
 from tests.lost_addresses import HEALTHY_S, lose_addresses
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
@@ -29,7 +29,7 @@ class Lost:
     topic: str
     producer: Producer
     reader: KafkaReader
-    transactional: Transactional
+    transactional: TransactionalProducer
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lost]:
         producer.produce(topic, b"before")
         assert producer.flush(LIMIT_S) == 0
         reader = KafkaReader(servers, topic)
-        transactional = Transactional({**client, **reconnects}, Names("s", 1, topic), 60_000, None)
+        transactional = TransactionalProducer({**client, **reconnects}, Names("s", 1, topic), 60_000, None)
         transactional.look()
         assert transactional.sound, "to remove a bootstrap address is no harm"
         lose_addresses(kafka, topic, (producer, reader._consumer, transactional.producer))

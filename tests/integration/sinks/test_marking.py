@@ -22,8 +22,8 @@ from oncebench.sinks.kafka import wire
 from oncebench.sinks.kafka.markers import read
 from oncebench.sinks.kafka.names import Names
 from oncebench.sinks.kafka.rows.marking import Marker, offset_commit, put_marker
-from oncebench.sinks.kafka.rows.transactional import Transactional, run_in_thread
-from oncebench.sinks.kafka.writers import TransactionalWriter
+from oncebench.sinks.kafka.rows.transactional import TransactionalProducer, run_in_thread
+from oncebench.sinks.kafka.rows.writers import TransactionalWriter
 
 pytestmark = pytest.mark.integration
 LIMIT_S = 30.0
@@ -35,8 +35,8 @@ class Task:
     partition: int = 0
 
 
-def opened(client: Mapping[str, Any], names: Names) -> Transactional:
-    made = Transactional(client, names, 120_000, None)
+def opened(client: Mapping[str, Any], names: Names) -> TransactionalProducer:
+    made = TransactionalProducer(client, names, 120_000, None)
     made.producer.begin_transaction()
     made.producer.produce(names.topic, b"row", partition=0)
     assert made.producer.flush(LIMIT_S) == 0

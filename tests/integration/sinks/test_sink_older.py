@@ -58,7 +58,7 @@ def killed_in_batch_0(fixture: Fixture, config: PipelineConfig) -> None:
 
 def goes_on_with_rows_that_are_there(fixture: Fixture, config: PipelineConfig, said: str) -> None:
     """Follows the refusal's advice for a batch whose rows are all in the output, and for no other."""
-    assert "Batch 0 is open: look whether its rows are in the output" in said
+    assert "Batch 0 is open: check whether its rows are in the output" in said
     assert f"Its input ends at {config.checkpoint}/offsets/0, and begins where the file before ends" in said
     written = next(word for word in said.split() if word.endswith("open/0:written"))
     assert said.endswith(f"{written.removesuffix('written')}missing")

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from oncebench.audit.python import outputs
-from oncebench.audit.python.outputs import STEP, Outputs, read_outputs
-from oncebench.audit.python.records import keep
+from oncebench.audit.python.outputs import Outputs, read_outputs
+from oncebench.audit.python.records import PIECE_ROWS, keep
 
 ROW = {"session_key": "a", "j": 3, "events": 5, "total": 7, "checksum": 9, "ended_at": 11}
 
@@ -61,11 +61,11 @@ def test_one_nonstandard_value_slows_only_its_own_batch(
     alone: list[bytes | None] = []
     sound = outputs._read_one
     monkeypatch.setattr(outputs, "_read_one", lambda each: alone.append(each) or sound(each))
-    found = read([value()] * STEP + [value(j=1), nonstandard])
+    found = read([value()] * PIECE_ROWS + [value(j=1), nonstandard])
     assert alone == [value(j=1), nonstandard]
-    assert found.parsed.tolist() == [True] * (STEP + 1) + [False]
+    assert found.parsed.tolist() == [True] * (PIECE_ROWS + 1) + [False]
     assert found.payload[-1].tolist() == [0, 0, 0, 0]
-    assert found.id[:-1].tolist() == [3] * STEP + [1]
+    assert found.id[:-1].tolist() == [3] * PIECE_ROWS + [1]
 
 
 def test_a_row_number_out_of_range_has_an_id_behind_all_sessions() -> None:

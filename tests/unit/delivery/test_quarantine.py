@@ -72,7 +72,7 @@ def test_a_callback_needs_no_new_client() -> None:
 
 @pytest.mark.parametrize(
     ("code", "end"),
-    [(None, "quarantine topic bad: 2 copies were not acknowledged in 120 s. Look whether the topic's brokers run. A "
+    [(None, "quarantine topic bad: 2 copies were not acknowledged in 120 s. Check that the topic's brokers run. A "
       "restart of the pipeline copies them again."),
      (KafkaError._ALL_BROKERS_DOWN, "A restart of the pipeline copies them again."),
      (KafkaError.TOPIC_AUTHORIZATION_FAILED, "--operation Write --topic bad, then start again.")],

@@ -16,6 +16,7 @@ from oncebench.errors import ExitCode, MissingEnvironment
 from oncebench.processes import child as process
 from oncebench.processes import sessions
 from oncebench.processes.child import Child
+from oncebench.processes.guardian import guardian
 from oncebench.processes.sessions import NotOursError, Session, start_time
 from tests.waiting import gone, wait_for
 
@@ -270,3 +271,37 @@ def test_the_messages_of_pipelines_are_found_by_how_their_lines_begin(tmp_path: 
     log.write_text(f"{before}it stopped: no\nrefused to start: no Java\nrefused to start\n\nstopped: NoKafka: away\n")
     assert process.messages_in(log, len(before)) == ["refused to start: no Java", "stopped: NoKafka: away"]
     assert process.messages_in(log) == ["stopped: an earlier attempt", *process.messages_in(log, len(before))]
+
+
+def test_a_suspended_session_that_has_ended_is_watched_no_longer(stranger: "subprocess.Popen[bytes]") -> None:
+    session = Session(stranger.pid, start_time(stranger.pid))
+    process.suspend(psutil.Process(stranger.pid))
+    assert guardian()._watched[stranger.pid] == session
+    stranger.kill()
+    stranger.wait()
+    process.forget_ended()
+    assert stranger.pid not in guardian()._watched
+
+
+def test_a_later_session_of_an_ended_one_s_pid_stays_watched(stranger: "subprocess.Popen[bytes]") -> None:
+    suspended = psutil.Process(stranger.pid)
+    process.suspend(suspended)
+    stranger.kill()
+    stranger.wait()
+    later = Session(stranger.pid, 1)
+    guardian().watch(later)
+    try:
+        with pytest.raises(psutil.NoSuchProcess):
+            process.resume(suspended)
+        assert guardian()._watched[stranger.pid] == later
+    finally:
+        guardian().unwatch(later)
+
+
+def test_a_process_that_has_ended_is_not_suspended_and_not_watched(stranger: "subprocess.Popen[bytes]") -> None:
+    ended = psutil.Process(stranger.pid)
+    stranger.kill()
+    stranger.wait()
+    with pytest.raises(psutil.NoSuchProcess):
+        process.suspend(ended)
+    assert stranger.pid not in guardian()._watched

@@ -14,6 +14,7 @@ import pytest
 
 from oncebench.audit.anomalies import CATALOGUE
 from oncebench.audit.python.audit import audit
+from oncebench.audit.verdict import NOT_FINISHED
 from oncebench.observe.resources import Use
 from oncebench.record.json_lines import Lines
 from oncebench.record.streams import Stream
@@ -207,6 +208,12 @@ def test_times_of_another_machines_clock_are_left_out(
     assert made["latency_ms"]["n"]
     assert [bool(made[name]["n"]) for name in ("visibility_gap_ms", "append_latency_ms")] == [figures, figures]
     assert np.load(tmp_path / "latencies.npy")[:, 1].any() == figures
+
+
+@pytest.mark.parametrize(("event", "why"), [("start-timed-out", NOT_FINISHED), ("stalled", "")])
+def test_a_report_has_the_reason_why_its_run_did_not_finish(tmp_path: Path, event: str, why: str) -> None:
+    record = replace(make_record(make_world(3)), path=tmp_path, timeline=Lines(({"event": event, "t_us": 1},)))
+    assert origin.origin(record, Cell("kafka", "exactly-once", "two-phase"), {})["not_finished"] == why
 
 
 def test_the_report_of_a_users_own_sink_has_what_each_guarantee_asks_for(tmp_path: Path) -> None:

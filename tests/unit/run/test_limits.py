@@ -30,7 +30,7 @@ def test_a_fault_may_keep_a_server_down_and_a_drain_waits_for_it(
 ) -> None:
     limits, supervisor = Limits(replace(CELL, **changes), 300.0), FakeSupervisor()
     drain = limits.drain(RunProgress(tmp_path, None), supervisor)  # type: ignore[arg-type]
-    assert limits.server_s == module.START_LIMIT_S + faults_s
+    assert limits.server_s == module.SERVER_LIMIT_S + faults_s
     assert drain.limit_s == module.STANDSTILL_S + faults_s + 2 * 10.0
     assert drain._start_s == 300.0 + faults_s
 

@@ -256,7 +256,7 @@ def test_a_generator_without_answers_is_stopped_and_the_run_is_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = loading(tmp_path, 1.0)
-    monkeypatch.setattr(limits, "START_LIMIT_S", 0.1)
+    monkeypatch.setattr(limits, "SERVER_LIMIT_S", 0.1)
     line = {"t_us": 1, "planned_by_now": 10, "acknowledged": 4, "failed": 0}
     (tmp_path / "load.jsonl").write_text(json.dumps(line) + "\n")
     run._load()
@@ -269,7 +269,7 @@ def test_a_fault_without_a_broker_is_no_standstill_of_the_load(tmp_path: Path, m
     run = loading(tmp_path, 1.0, faults=("mid-write:kill", "after-commit:stop-broker:40"))
     monkeypatch.setattr(run.phases, "wait", lambda _phase, _done, timeout: waited.append(timeout.limit_s) or True)
     run._load()
-    assert waited == [limits.START_LIMIT_S + 40.0]
+    assert waited == [limits.SERVER_LIMIT_S + 40.0]
 
 
 def test_the_warm_up_is_displayed_with_its_number_of_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,15 +9,16 @@ import pytest
 from kafka.errors import ClusterAuthorizationFailedError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError
 
 from oncebench.delivery.errors import RefusedStart
-from oncebench.sinks.kafka.coordinator import OpenIn, Transaction
+from oncebench.sinks.kafka.coordinator import Transaction
 from oncebench.sinks.kafka.hanging_transactions import end_hanging_transactions
+from oncebench.sinks.kafka.leaders import OpenIn
 
 HANGING = OpenIn("out", 1, 205, 11)
 TOPICS = ("out", "__consumer_offsets")
 
 
 class Pretended:
-    """A coordinator whose partitions are listed several times; `looks`: the result of each list of `out`."""
+    """A coordinator and leaders, which list partitions several times; `looks`: the result of each list of `out`."""
 
     def __init__(self, state: str, *looks: list[OpenIn]) -> None:
         self.state, self.looks = state, list(looks)
@@ -25,6 +26,7 @@ class Pretended:
         self.fenced: list[str] = []
         self.refuses: type[Exception] | None = None
         self.lists: list[dict[str, Any]] = []
+        self.leaders = self
 
     def listed(self, prefix: str, **filters: Any) -> list[Transaction]:
         self.lists.append(filters)
@@ -39,8 +41,8 @@ class Pretended:
     def describe(self, names: Iterable[str]) -> dict[str, Transaction]:
         return {name: Transaction(name, 11, 3, self.state) for name in names}
 
-    def write_transaction_marker(self, transaction: Transaction, place: OpenIn, commit: bool) -> None:
-        assert transaction.epoch == 3
+    def write_transaction_marker(self, place: OpenIn, epoch: int, commit: bool) -> None:
+        assert epoch == 3
         if self.refuses is not None:
             raise self.refuses
         self.marked.append((place, commit))

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from oncebench.delivery.contract import Support
+from oncebench.delivery.contract import Mark, Support
 from oncebench.delivery.errors import ReadError
 from oncebench.delivery.topics import settings
 from oncebench.delivery.topics.settings import broker_setting
 from oncebench.sinks.kafka import markers
 from oncebench.sinks.kafka import sink as kafka
 from oncebench.sinks.kafka.coordinator import Coordinator
-from oncebench.sinks.kafka.markers import Offsets
+from oncebench.sinks.kafka.markers import Noted, Offsets, restore_marks
+from oncebench.sinks.kafka.names import Names
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.kafka.sink import SUPPORTS, KafkaSink
 
@@ -34,6 +36,34 @@ def test_a_write_that_times_out_raises_kafkas_error(monkeypatch: pytest.MonkeyPa
     with pytest.raises(KafkaException) as failed:
         Offsets(NOBODY, "out").write("group", 1)
     assert failed.value.args[0].code() == KafkaError._TIMED_OUT
+
+
+class Groups:
+    """An admin client of a cluster that stores every offset."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+
+    def alter_consumer_group_offsets(self, wanted: list[Any], **_limits: float) -> dict[str, Future[Any]]:
+        answers: dict[str, Future[Any]] = {each.group_id: Future() for each in wanted}
+        for each in wanted:
+            self.numbers[each.group_id] = each.topic_partitions[0].offset
+            answers[each.group_id].set_result(each)
+        return answers
+
+
+def test_one_client_writes_several_markers(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Groups] = []
+
+    def admin_client(_settings: object) -> Groups:
+        made.append(Groups())
+        return made[-1]
+
+    monkeypatch.setattr(markers, "admin_client", admin_client)
+    monkeypatch.setattr(markers, "read", lambda _client, group, *_: Noted(made[-1].numbers[group], "{}"))
+    names = Names("it", 1, "out", "d")
+    assert restore_marks(Offsets(NOBODY, "out"), names, {0: 3, 1: 4}) == {0: Mark(3, 0, None), 1: Mark(4, 0, None)}
+    assert [each.numbers for each in made] == [{names.marker_group(0): 4, names.marker_group(1): 5}]
 
 
 def test_a_broker_setting_that_times_out_raises_kafkas_error(

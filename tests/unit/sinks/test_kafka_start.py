@@ -14,7 +14,8 @@ from kafka.errors import ClusterAuthorizationFailedError, NotLeaderForPartitionE
 from oncebench.delivery.contract import NO_BATCH, OVERWRITTEN, Mark
 from oncebench.delivery.errors import CommitUncertain, HangingTransaction, RefusedStart
 from oncebench.sinks.kafka import sink as kafka
-from oncebench.sinks.kafka.coordinator import EndTxnResult, OpenIn, Outcome, Transaction
+from oncebench.sinks.kafka.coordinator import EndTxnResult, Outcome, Transaction
+from oncebench.sinks.kafka.leaders import OpenIn
 from oncebench.sinks.kafka.markers import Noted
 from oncebench.sinks.kafka.sink import SUPPORTS, KafkaSink
 
@@ -42,6 +43,7 @@ class Cluster:
         self.marked: list[tuple[str, bool]] = []
         self.taken: list[str] = []
         self.lists = 0
+        self.leaders = self
 
     def completes(self) -> None:
         for name, txn in self.known.items():
@@ -97,11 +99,12 @@ class Cluster:
         if names[1:]:
             self.fence(names[1:], timeout_ms, _limit_s)
 
-    def write_transaction_marker(self, transaction: Transaction, place: OpenIn, commit: bool) -> None:
+    def write_transaction_marker(self, place: OpenIn, _epoch: int, commit: bool) -> None:
         if self.refuses is not None:
             raise self.refuses
         self.open.remove(place)
-        self.marked.append((transaction.transactional_id, commit))
+        (txn,) = (each for each in self.known.values() if each.producer_id == place.producer_id)
+        self.marked.append((txn.transactional_id, commit))
 
     def end(self, transactions: list[Transaction], commit: bool, limit_s: float, **_more: Any) -> list[EndTxnResult]:
         """Each is committed, once its first answer got lost."""

@@ -18,17 +18,16 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from oncebench.delivery.errors import DeliveryFailed, PermanentFailure
 from oncebench.kafka_access.access import KafkaAccess
-from oncebench.sinks.kafka import writers
 from oncebench.sinks.kafka.coordinator import Transaction
 from oncebench.sinks.kafka.names import Names
-from oncebench.sinks.kafka.rows import append
+from oncebench.sinks.kafka.rows import append, writers
 from oncebench.sinks.kafka.rows import transactional as transactional_rows
 from oncebench.sinks.kafka.rows.append import Appender
 from oncebench.sinks.kafka.rows.marking import Marker
 from oncebench.sinks.kafka.rows.produce import Reports, Target, abort_reason, refused
-from oncebench.sinks.kafka.rows.transactional import Transactional, run_in_thread
+from oncebench.sinks.kafka.rows.transactional import TransactionalProducer, run_in_thread
+from oncebench.sinks.kafka.rows.writers import TransactionalWriter
 from oncebench.sinks.kafka.sink import KafkaSink
-from oncebench.sinks.kafka.writers import TransactionalWriter
 from tests.unit.kafka_access.files import login
 
 
@@ -161,7 +160,7 @@ def test_each_topic_has_a_producer_of_its_own(recorded: list[dict[str, Any]]) ->
 
 def test_a_newer_driver_drops_the_producers_of_older_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     known = {Names(sink_id, generation, "out").own_prefix: [] for sink_id in ("a", "b") for generation in (1, 2, 3)}
-    monkeypatch.setattr(writers, "_transactional", known)
+    monkeypatch.setattr(writers, "_producers", known)
     writers._forget_older(Names("a", 2, "out"))
     assert sorted(known) == ["a.txn.g2.", "a.txn.g3.", "b.txn.g1.", "b.txn.g2.", "b.txn.g3."]
 
@@ -199,8 +198,8 @@ class Begins:
 def test_a_transactional_producer_that_saw_an_error_is_never_used_again(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    monkeypatch.setattr(writers, "Transactional", Begins)
-    monkeypatch.setattr(writers, "_transactional", {})
+    monkeypatch.setattr(writers, "TransactionalProducer", Begins)
+    monkeypatch.setattr(writers, "_producers", {})
     monkeypatch.setattr(Begins, "made", [])
     monkeypatch.setattr(Begins, "fails", error, raising=False)
     writer = TransactionalWriter({}, Names("s", 1, "out"), 60_000, commits=True, ended={}, retired=frozenset())
@@ -298,8 +297,8 @@ def test_rows_that_at_most_once_could_not_send_are_logged(
 
 
 def test_librdkafka_logs_a_lost_connection_as_fail() -> None:
-    """`Transactional.log` counts these lines: they are the only report of a connection that was lost."""
-    transactional = Transactional.__new__(Transactional)
+    """`TransactionalProducer.log` counts these lines: they are the only report of a connection that was lost."""
+    transactional = TransactionalProducer.__new__(TransactionalProducer)
     transactional._failures, transactional.sound = 0, True
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -325,7 +324,7 @@ def test_a_producer_that_is_not_used_again_ends_its_debug_lines(monkeypatch: pyt
     """Its broker's thread may write them for ever, and nobody reads them."""
     ended_debug: list[object] = []
     monkeypatch.setattr(transactional_rows, "end_debug", ended_debug.append)
-    transactional = Transactional.__new__(Transactional)
+    transactional = TransactionalProducer.__new__(TransactionalProducer)
     transactional._failures, transactional.sound, transactional.producer = (
         0,
         True,

@@ -12,14 +12,13 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from oncebench.audit.python.records import OFFSET_BITS, PARTITION_BITS, pieces
+from oncebench.audit.python.records import OFFSET_BITS, PARTITION_BITS, PIECE_ROWS, pieces
 from oncebench.record import Record
 from oncebench.record.schema import BATCH
 
 NEVER_ENDED = "never-ended"  # quarantine reason of a session that left the state unfinished
 # The time-out of every run whose cell.json does not have it.
 EARLIER_TIMEOUT_MS = 600_000
-STEP = 1_024  # copies read at a time, if they are short
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Evidence:
         """Collects the evidence of a record."""
         copied: set[int] = set()
         never_ended: set[tuple[bytes | None, bytes | None]] = set()
-        for _, batch in pieces(record.quarantine.table, STEP, record.quarantine.release):
+        for _, batch in pieces(record.quarantine.table, PIECE_ROWS, record.quarantine.release):
             partitions, offsets = (batch[name].to_pylist() for name in ("source_partition", "source_offset"))
             copied |= {at for at in map(source_position, partitions, offsets) if at is not None}
             alone = pc.and_(pc.is_null(batch["source_partition"]), pc.is_null(batch["source_offset"]))

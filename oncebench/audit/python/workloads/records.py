@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from oncebench.audit.python.events import CODE, MAX_SCHEDULED, SEQS, STEP, parse_json
+from oncebench.audit.python.events import CODE, MAX_SCHEDULED, SEQS, parse_json
 from oncebench.audit.python.model import Events, Expected, Invalid, Parts
 from oncebench.audit.python.outputs import digest_of
-from oncebench.audit.python.records import in_position_order, offsets_of, partitions_of, pieces
+from oncebench.audit.python.records import PIECE_ROWS, in_position_order, offsets_of, partitions_of, pieces
 from oncebench.record import Record
 
 FIELDS = {"id", "load", "n", "scheduled_at", "record"}
@@ -59,7 +59,7 @@ def expected_records(record: Record) -> Expected:
     """Returns the expected rows of a record of this workload."""
     table = record.input.table
     read = _Read()
-    for piece, batch in pieces(table.select(["value"]), STEP, record.input.release):
+    for piece, batch in pieces(table.select(["value"]), PIECE_ROWS, record.input.release):
         for row, value in enumerate(batch["value"].to_pylist(), piece.start):
             read.add(row, value)
     position, order = in_position_order(table)

@@ -25,7 +25,8 @@ from kafka.protocol.producer.transaction import AddOffsetsToTxnRequest, TxnOffse
 
 from oncebench.kafka_access.forms import to_kafka_python
 from oncebench.sinks.kafka import wire
-from oncebench.sinks.kafka.coordinator import NONE, REQUEST_TIMEOUT_MS, RETRIABLE, Transaction, answered
+from oncebench.sinks.kafka.coordinator import REQUEST_TIMEOUT_MS, RETRIABLE, Transaction, answered
+from oncebench.sinks.kafka.wire import NONE
 
 # The last versions of the old transaction protocol (see oncebench.sinks.kafka.coordinator).
 ADD_OFFSETS_VERSION, OFFSET_COMMIT_VERSION = 3, 4

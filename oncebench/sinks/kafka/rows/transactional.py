@@ -19,11 +19,12 @@ from kafka.errors import KafkaError, KafkaTimeoutError, for_code
 from oncebench.delivery.topics.settings import producer_sizes
 from oncebench.kafka_repair.addresses import RECOVERY
 from oncebench.kafka_repair.librdkafka import end_debug
-from oncebench.sinks.kafka.coordinator import NONE, Coordinator, Outcome, Transaction, answered
+from oncebench.sinks.kafka.coordinator import Coordinator, Outcome, Transaction, answered
 from oncebench.sinks.kafka.drivers.claims import stop_if_older
 from oncebench.sinks.kafka.markers import read
 from oncebench.sinks.kafka.names import Names
 from oncebench.sinks.kafka.rows.produce import COMMON
+from oncebench.sinks.kafka.wire import NONE
 
 # For init_transactions, send_offsets and commit: milliseconds on a healthy broker, seconds while it restarts.
 TRANSACTION_LIMIT_S = 60.0
@@ -35,7 +36,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Transactional:
+class TransactionalProducer:
     """A transactional producer of this worker process, with at most one open transaction.
 
     Attributes:

@@ -93,7 +93,7 @@ def test_a_python_without_this_project_imports_the_archive(tmp_path: Path) -> No
     code = (
         f"import sys; sys.path[:] = [{NAME!r}] + [path for path in sys.path if path not in ('', {str(Path.cwd())!r})]\n"
         "sys.meta_path[:] = [each for each in sys.meta_path if 'editable' not in repr(each).lower()]\n"
-        "import pipeline.query, oncebench.sinks.kafka.writers, oncebench.delivery.batch\n"
+        "import pipeline.query, oncebench.sinks.kafka.rows.writers, oncebench.delivery.batch\n"
         "print(pipeline.query.__file__, oncebench.delivery.batch.__file__)"
     )
     done = subprocess.run(

@@ -32,7 +32,7 @@ from oncebench.sinks.kafka.names import Names, generation_of
 from oncebench.sinks.kafka.rows.limits import UNKNOWN, Limits
 from oncebench.sinks.kafka.rows.marking import Marker, put_marker
 from oncebench.sinks.kafka.rows.produce import Reports, Target, abort_reason, flush, produce_all
-from oncebench.sinks.kafka.rows.transactional import TRANSACTION_LIMIT_S, Transactional, run_in_thread
+from oncebench.sinks.kafka.rows.transactional import TRANSACTION_LIMIT_S, TransactionalProducer, run_in_thread
 
 # librdkafka ignores its own limit in send_offsets (its issue 5456). The call takes milliseconds, and goes on when a
 # broker comes back, which took 36 s on a busy machine.
@@ -43,7 +43,7 @@ LOOK_S = 1.0
 _log = logging.getLogger(__name__)
 
 # By driver: one producer for each task of a batch that this process runs, one after the other.
-_transactional: dict[str, list[Transactional]] = {}
+_producers: dict[str, list[TransactionalProducer]] = {}
 _group_metadata: dict[str, object] = {}
 
 
@@ -104,15 +104,15 @@ class TransactionalWriter:
             begun = time.monotonic()
             return self._write(transactional, task, first, rows, {"begin": waited})
         except (DeliveryFailed, KafkaException, WireError, SystemError) as error:
-            _transactional.clear()
+            _producers.clear()
             raise self._failed(task, error, transactional, time.monotonic() - begun) from error
         except BaseException:
-            _transactional.clear()
+            _producers.clear()
             raise
 
     def _write(
         self,
-        transactional: Transactional,
+        transactional: TransactionalProducer,
         task: TaskView,
         first: pa.RecordBatch,
         rows: Iterator[pa.RecordBatch],
@@ -160,7 +160,7 @@ class TransactionalWriter:
         return prepared, timings
 
     def _failed(
-        self, task: TaskView, error: Exception, transactional: Transactional | None, spent_s: float
+        self, task: TaskView, error: Exception, transactional: TransactionalProducer | None, spent_s: float
     ) -> DeliveryFailed:
         if isinstance(error, DeliveryFailed):
             failed = error
@@ -193,7 +193,9 @@ class TransactionalWriter:
         place = TopicPartition(marker.topic, 0, marker.offset, metadata=marker.metadata)
         producer.send_offsets_to_transaction([place], _metadata(self.client, marker.group), TRANSACTION_LIMIT_S)
 
-    def _wait(self, marking: Future[None], transactional: Transactional, task: TaskView, marker: Marker) -> None:
+    def _wait(
+        self, marking: Future[None], transactional: TransactionalProducer, task: TaskView, marker: Marker
+    ) -> None:
         """Waits for the marker, or puts it into the transaction if librdkafka has removed a broker.
 
         Raises:
@@ -218,29 +220,29 @@ class TransactionalWriter:
             "the pipeline aborts the transaction and writes the batch again."
         )
 
-    def _begin(self, batch: int) -> Transactional:
+    def _begin(self, batch: int) -> TransactionalProducer:
         """Returns a producer in a new transaction; the broker sees it with the first row or marker."""
-        if self.names.own_prefix not in _transactional:
+        if self.names.own_prefix not in _producers:
             _forget_older(self.names)
-        mine = _transactional.setdefault(self.names.own_prefix, [])
+        mine = _producers.setdefault(self.names.own_prefix, [])
         for each in mine:
             if each.waits and self._is_committed(each):
                 each.retire()
         mine[:] = [each for each in mine if self._is_usable(each, batch)]
         transactional = next((each for each in mine if each.open_batch != batch and self._ready(each)), None)
         if transactional is None:
-            transactional = Transactional(self.client, self.names, self.timeout_ms, self.limits.record_bytes)
+            transactional = TransactionalProducer(self.client, self.names, self.timeout_ms, self.limits.record_bytes)
             mine.append(transactional)
         transactional.producer.begin_transaction()
         transactional.open_batch = batch
         return transactional
 
-    def _is_usable(self, transactional: Transactional, batch: int) -> bool:
+    def _is_usable(self, transactional: TransactionalProducer, batch: int) -> bool:
         """Whether a producer may be used again.
 
-        Not if it is retired or not sound (see `Transactional`), if the driver did not commit its last transaction, or
-        if the brokers may soon forget the id. A transaction of this batch belongs to another task of this process; the
-        driver commits it later.
+        Not if it is retired or not sound (see `TransactionalProducer`), if the driver did not commit its last
+        transaction, or if the brokers may soon forget the id. A transaction of this batch belongs to another task of
+        this process; the driver commits it later.
         """
         transactional.look()
         if transactional.name in self.retired or not transactional.sound:
@@ -249,11 +251,11 @@ class TransactionalWriter:
             return False
         return transactional.open_batch == batch or self._is_committed(transactional)
 
-    def _is_committed(self, transactional: Transactional) -> bool:
+    def _is_committed(self, transactional: TransactionalProducer) -> bool:
         """Whether this worker or the driver has committed its last transaction."""
         return transactional.open_batch in (None, self.ended.get(transactional.name))
 
-    def _ready(self, transactional: Transactional) -> bool:
+    def _ready(self, transactional: TransactionalProducer) -> bool:
         """Ends the transaction that the driver committed; returns whether the next may begin.
 
         The producer still has that transaction open. Under TV1 the broker answers a second EndTxn with the same outcome
@@ -281,14 +283,14 @@ class WarmUp:
     limits: Limits = UNKNOWN
 
     def write(self, _task: TaskView, _rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
-        if self.transactional and self.names.own_prefix not in _transactional:
+        if self.transactional and self.names.own_prefix not in _producers:
             try:
-                mine = Transactional(self.client, self.names, self.timeout_ms, self.limits.record_bytes)
+                mine = TransactionalProducer(self.client, self.names, self.timeout_ms, self.limits.record_bytes)
             except (KafkaException, WireError) as error:
                 text = f"a worker's producer for topic {self.names.topic} could not begin: {error.args[0]}"
                 cause = named(of_error(error), self.names.topic, self.names.sink_id)
                 raise failure(cause, text, "No row was written: start again.") from error
-            _transactional[self.names.own_prefix] = [mine]
+            _producers[self.names.own_prefix] = [mine]
             for partition in range(self.partitions):
                 _metadata(self.client, self.names.marker_group(partition))
         return {}, {}
@@ -296,10 +298,10 @@ class WarmUp:
 
 def _forget_older(names: Names) -> None:
     """Drops the producers of older drivers of a sink_id, which the newer driver has fenced."""
-    for prefix in list(_transactional):
+    for prefix in list(_producers):
         older = generation_of(names.sink_id, prefix)
         if older is not None and older < names.generation:
-            del _transactional[prefix]
+            del _producers[prefix]
 
 
 def _chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
