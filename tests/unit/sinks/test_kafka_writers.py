@@ -298,7 +298,10 @@ def test_rows_that_at_most_once_could_not_send_are_logged(
 
 
 def test_librdkafka_logs_a_lost_connection_as_fail() -> None:
-    """`Transactional.log` counts these lines: they are the only report of a connection that was lost."""
+    """`Transactional.log` counts these lines.
+
+    They are the only report of a connection that was lost.
+    """
     transactional = Transactional.__new__(Transactional)
     transactional._failures, transactional.sound = 0, True
     with socket.create_server(("127.0.0.1", 0)) as server:
