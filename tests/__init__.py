@@ -1,4 +1,8 @@
-"""Tests: unit (no JVM), contract (every sink and guarantee), integration (real servers, real kill -9), proofs."""
+"""Tests: unit, contract, integration and proofs.
+
+Unit tests need no JVM. Contract tests run every sink and guarantee. Integration tests use real servers and a real kill
+-9.
+"""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Reads docs/at_work.md: the commands of its ten steps, its file of settings, and its lines for a job."""
+"""Reads docs/at_work.md: its ten steps, its file of settings, and its lines for a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Fixtures that every part of the tests shares: real brokers, started once or for one test alone."""
+"""Fixtures that every part of the tests shares: real brokers.
+
+A broker is started once, or for one test alone.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +27,10 @@ settings.load_profile("patient")
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    """One broker for the whole test run. Make fresh topics on it; don't break it (see `kafka_own`)."""
+    """One broker for the whole test run.
+
+    Make fresh topics on it; don't break it (see `kafka_own`).
+    """
     with start_kafka(tmp_path_factory.mktemp("kafka"), settings=QUICK_ABORTS) as broker:
         yield broker
 

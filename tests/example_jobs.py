@@ -1,4 +1,7 @@
-"""Runs the jobs of `examples/` on real servers, and counts their output without the project's own readers."""
+"""Runs the jobs of `examples/` on real servers, and counts their output.
+
+The counts use none of the project's own readers.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,10 @@ def with_names(text: str, servers: str, input_topic: str, output_topic: str, spa
 
 
 def in_small_batches(text: str, most: int) -> str:
-    """Returns the text of an example whose queries take few records into a batch, and do not wait between two."""
+    """Returns the text of an example whose queries take few records into a batch.
+
+    The queries do not wait between two batches.
+    """
     for before, after in (
         (r'(\.option\("startingOffsets", "earliest"\))', rf'\1.option("maxOffsetsPerTrigger", "{most}")'),
         (r'processingTime="1 second"', 'processingTime="0 seconds"'),

@@ -14,7 +14,10 @@ LIMIT_S = 60.0  # a broker answers in milliseconds, and in many seconds where it
 
 
 def configure(admin: AdminClient, topic: str, settings: Mapping[str, object]) -> None:
-    """Changes settings of a topic. The broker acknowledges them some time before it applies them."""
+    """Changes settings of a topic.
+
+    The broker acknowledges them some time before it applies them.
+    """
     entries = [
         ConfigEntry(name, str(value), incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
     ]
@@ -23,7 +26,10 @@ def configure(admin: AdminClient, topic: str, settings: Mapping[str, object]) ->
 
 
 def rejected(records: Iterable[tuple[Any, ...]]) -> pa.StructArray:
-    """Rejected records, each with the fields of the quarantine column: reason, partition, offset, key, value."""
+    """Rejected records, each with the fields of the quarantine column.
+
+    The fields are reason, partition, offset, key and value.
+    """
     kinds = (pa.string(), pa.int32(), pa.int64(), pa.binary(), pa.binary())
     columns = [pa.array(column, kind) for column, kind in zip(zip(*records, strict=True), kinds, strict=True)]
     return pa.StructArray.from_arrays(columns, names=list(FIELDS))

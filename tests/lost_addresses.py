@@ -47,7 +47,10 @@ def lose_addresses(
 
 
 def _ask(client: Any, topic: str, gone: Event) -> None:
-    """Asks for the topic until the broker is gone: one of the answers is that there are no brokers."""
+    """Asks for the topic until the broker is gone.
+
+    One of the answers is that there are no brokers.
+    """
     while not gone.is_set():
         with suppress(KafkaException):
             client.list_topics(topic, timeout=1.0)

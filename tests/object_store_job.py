@@ -1,4 +1,6 @@
-"""A job whose checkpoint, state and journal are in an object store; it can kill itself after a decision.
+"""A job whose checkpoint, state and journal are in an object store.
+
+The job can kill itself after a decision.
 
     python -m tests.object_store_job CHECKPOINT FOLDER BATCH
 

@@ -1,4 +1,7 @@
-"""Reads topics and outputs to their end. A read that does not reach the end fails: it is not an empty read."""
+"""Reads topics and outputs to their end.
+
+A read that does not reach the end fails: it is not an empty read.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,10 @@ def extend(into: Rows, rows: Rows) -> None:
 
 
 def committed_records(servers: str, topic: str) -> list[Message]:
-    """Returns a topic's committed records by a plain consumer, without the project's own readers."""
+    """Returns a topic's committed records, read by a plain consumer.
+
+    It uses none of the project's own readers.
+    """
     settings = {"bootstrap.servers": servers, "group.id": "count", "enable.auto.commit": False, "log_level": 0}
     with closing(Consumer({**settings, "isolation.level": "read_committed", "enable.partition.eof": True})) as consumer:
         # A broker that has just started does not know its topics yet.

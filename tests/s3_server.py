@@ -1,4 +1,6 @@
-"""A real S3-compatible server for tests: versitygw over a folder, and a proxy that drops answers.
+"""A real S3-compatible server for tests: versitygw over a folder.
+
+There is also a proxy that drops answers.
 
 The program is `$ONCEBENCH_VERSITYGW`, or `versitygw` in the path, or is built with Go into the cache (some minutes on
 the first use). versitygw is a single Go program of the Apache licence; it obeys `If-None-Match: *`.
@@ -92,7 +94,9 @@ def s3_server(folder: Path) -> Iterator[S3Server]:
 
 @dataclass
 class DroppingProxy:
-    """Passes HTTP on, and drops answers: the request has reached the server, and the connection then ends.
+    """Passes HTTP on, and drops answers.
+
+    The request has reached the server, and the connection then ends.
 
     Attributes:
         server: where requests go.

@@ -144,7 +144,10 @@ class SmallBatch:
 
 @dataclass(frozen=True)
 class InLastTask(Failpoints):
-    """The failpoints of a task: only the last one dies or waits, when the others have done their work."""
+    """The failpoints of a task: only the last task dies or waits.
+
+    By then the other tasks have done their work.
+    """
 
     of: SmallBatch = field(kw_only=True)
 

@@ -32,7 +32,10 @@ def refusal(fixture: Fixture, config: PipelineConfig, *options: str) -> str:
 
 
 def accepted(fixture: Fixture, config: PipelineConfig, said: str) -> None:
-    """Starts with the loss at the end of a refusal (or with this text alone), until the input is read."""
+    """Starts with the loss at the end of a refusal, until the input is read.
+
+    `said` is the refusal, or the text of the loss alone.
+    """
     text = said.rsplit(": ", 1)[-1]
     with start_once(fixture, config, "--accept-gap", text) as started:
         run_until(fixture, config, started)

@@ -14,7 +14,9 @@ MOST_US = 5_000
 
 
 def why_no_times(moved_us: int | None) -> str:
-    """Returns why the times of a run are not known, as a reason of its verdict; empty if they are known.
+    """Returns why the times of a run are not known, as a reason of its verdict.
+
+    The text is empty if the times are known.
 
     Args:
         moved_us: `clock_moved_us` of the run; None if it did not watch its clock.

@@ -88,7 +88,10 @@ def exits_of(timeline: Sequence[Mapping[str, Any]], hits: Sequence[Mapping[str, 
 def each_exit(
     timeline: Sequence[Mapping[str, Any]], hits: Sequence[Mapping[str, Any]]
 ) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any], bool]]:
-    """Yields the line of each exit, the line of its attempt's start ({} without one), and whether it was intended."""
+    """Yields for each exit: its line, the line of its start, and whether it was intended.
+
+    The start is that of the exit's attempt. Its line is {} if there is none.
+    """
     until_us: dict[int, float] = {}  # by attempt
     for hit in hits:
         if (pid := hit.get("life")) is not None:

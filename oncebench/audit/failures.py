@@ -1,6 +1,7 @@
-"""When the failures of a run acted: a lost or duplicated row is excused only by a failure that touched it.
+"""When the failures of a run acted, and so which rows each of them may have touched.
 
-At-most-once may lose rows after a failure, and at-least-once may duplicate rows. Neither may do so at any other time.
+A lost or duplicated row is excused only by a failure that touched it. At-most-once may lose rows after a failure, and
+at-least-once may duplicate rows. Neither may do so at any other time.
 
 A failure touches a row if it acts between the earliest start of the work on the row and the end of that work
 (`oncebench.audit.python.history.writing_times`). The times at which a failure acts:
@@ -62,7 +63,10 @@ class Failure(NamedTuple):
 
 
 def failures_of(record: Record, guarantee: str) -> list[Failure]:
-    """Returns the failures of a run, each with the times at which it may touch rows; empty if nothing failed."""
+    """Returns the failures of a run, each with the times at which it may touch rows.
+
+    The list is empty if nothing failed.
+    """
     return [*_exits(record, guarantee), *_faults(record, guarantee)]
 
 

@@ -41,7 +41,10 @@ def notes_of(hit: Line, hits: Sequence[Line], timeline: Sequence[Line]) -> list[
 
 
 def ended_us(hit: Line, hits: Sequence[Line], timeline: Sequence[Line]) -> float:
-    """Returns when the fault of this hit was over, in epoch µs; infinite if the record does not show it."""
+    """Returns when the fault of this hit was over, in epoch µs.
+
+    The time is infinite if the record does not show it.
+    """
     notes = notes_of(hit, hits, timeline)
     return max((line["t_us"] for line in notes if line.get("event") in _ENDS), default=math.inf)
 
@@ -77,7 +80,10 @@ def by_fault(
 
 
 def of_random_kill(line: Line) -> list[str]:
-    """Returns why the random kill of this line tested nothing; an empty list if it did, and for older runs."""
+    """Returns why the random kill of this line tested nothing.
+
+    The list is empty if the kill tested something, and for older runs.
+    """
     return [
         *([_NO_WORK] if line.get("idle") else []),
         *([_NOT_HELD] if line.get("commit_held") is False else []),

@@ -22,7 +22,11 @@ _HINTS: Mapping[str, str] = {
 
 
 def result(outcome: Outcome) -> str:
-    """Returns one line: which guarantees the run broke, that it kept all of them, or why it has no answer."""
+    """Returns the result of a run in one line.
+
+    The line names the guarantees that the run broke. Otherwise it reports that the run kept all of them, or why the run
+    has no answer.
+    """
     if outcome.undecided:
         return not_tested(outcome)
     broken = [guarantee for guarantee in STRENGTH if outcome.broken(guarantee)]
@@ -35,7 +39,10 @@ def result(outcome: Outcome) -> str:
 
 
 def not_tested(outcome: Outcome) -> str:
-    """Returns the guarantees for which the run has no answer, and why; empty if it has each answer."""
+    """Returns the guarantees for which the run has no answer, and why.
+
+    The text is empty if the run has an answer for each guarantee.
+    """
     if outcome.undecided:
         return f"not tested: {outcome.undecided}"
     asked = [guarantee for guarantee in STRENGTH if outcome.unanswered(guarantee)]
@@ -43,7 +50,11 @@ def not_tested(outcome: Outcome) -> str:
 
 
 def far_from_failures(outcome: Outcome) -> list[str]:
-    """Returns a text per weaker guarantee that is broken only because no failure touched some of the rows."""
+    """Returns why weaker guarantees are broken too: no failure touched some of the rows.
+
+    The list has one text per guarantee and anomaly. Such a guarantee allows the anomaly only for rows that a failure
+    touched.
+    """
     return [
         f"no failure touched {rows} of the rows of {code}, so {guarantee} is broken too"
         for guarantee in STRENGTH
@@ -52,9 +63,10 @@ def far_from_failures(outcome: Outcome) -> list[str]:
 
 
 def ended_by_itself(outcome: Outcome) -> str:
-    """Returns how often the job ended without a fault, and the last reason; empty if it never did.
+    """Returns how often the job ended without a fault, and the last reason.
 
-    Such an end breaks no guarantee if a restart helps. But a user's job would need that restart too.
+    The text is empty if the job never did. Such an end breaks no guarantee if a restart helps. But a user's job would
+    need that restart too.
     """
     each = outcome.report.get("deaths", {}).get("each_unasked", [])
     if not each:
@@ -71,7 +83,10 @@ def findings(outcome: Outcome, guarantee: str = STRENGTH[0]) -> str:
 
 
 def examples(outcome: Outcome, guarantee: str = STRENGTH[0]) -> list[str]:
-    """Returns a line per anomaly that the guarantee forbids, if the report has an example of it; then the hints."""
+    """Returns a line per forbidden anomaly of the run, with an example, and then the hints.
+
+    An anomaly has no line if the report has no example of it.
+    """
     codes = outcome.broken(guarantee)
     found = {code: example(outcome, code) for code in codes}
     lines = [f"{code}, for example: {text}" for code, text in found.items() if text]

@@ -99,7 +99,10 @@ def _name(role: str, function: Function) -> str:
 
 
 def _import_folders(functions: Iterable[Function]) -> list[str]:
-    """Returns the folders from which the functions' modules are imported, where another process does not look."""
+    """Returns the folders from which the functions' modules are imported.
+
+    It leaves out each folder in which another process looks anyway.
+    """
     known = {str(Path.cwd()), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     known |= set(os.environ.get("PYTHONPATH", "").split(os.pathsep))
     folders = (_import_folder(function.__module__) for function in functions)
@@ -140,7 +143,10 @@ def _failure(sink: str, require: str, code: int | None, folder: Path, paths: Seq
 
 
 def _scenarios(junit: ElementTree.ElementTree[Any], paths: Sequence[str]) -> Iterator[str]:
-    """Yields a text for each scenario that was broken or has no answer, with the command that runs it again."""
+    """Yields a text for each scenario that was broken or has no answer.
+
+    Each text ends with the command that runs the scenario again.
+    """
     for case in junit.iter("testcase"):
         lines = []
         for failure in case.iter("failure"):

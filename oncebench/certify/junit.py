@@ -64,5 +64,5 @@ def _set(element: ElementTree.Element, **attributes: str) -> None:
 
 
 def _shown(text: str) -> str:
-    """Returns the text with an escape like `\\x1b` in place of each character that XML cannot contain."""
+    """Replaces each character that XML cannot contain with an escape like `\\x1b`."""
     return _NOT_XML.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode("ascii"), text)

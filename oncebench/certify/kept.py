@@ -61,11 +61,17 @@ class Outcome:
         return self._reasons(judged.reasons) or str(judged.verdict) if judged.verdict in _NO_ANSWER else ""
 
     def broken(self, guarantee: str) -> dict[str, int]:
-        """Returns the anomalies of the run that this guarantee forbids, as code -> count; empty without an answer."""
+        """Returns the anomalies of the run that this guarantee forbids, as code -> count.
+
+        The result is empty if the run has no answer.
+        """
         return {} if self.undecided else dict(self._judged(guarantee).codes)
 
     def untouched(self, guarantee: str) -> dict[str, int]:
-        """Returns code -> rows that a failure would excuse under this guarantee, but that no failure touched."""
+        """Counts the rows that only a failure would excuse, and that no failure touched.
+
+        Returns anomaly code -> rows, for the anomalies that this guarantee allows after a failure.
+        """
         missing = {} if self.scenario.healthy else self._excuses(guarantee).missing
         codes = (code for code in self.broken(guarantee) if RULES[code][guarantee] == AFTER_FAILURE)
         return {code: missing[code] for code in codes if code in missing}

@@ -76,7 +76,10 @@ def cells(black_box: str, beside: str, seed: int) -> list[tuple[Cell, Cell]]:
 
 
 def prices(pairs: Sequence[tuple[Report, Report]]) -> list[Price]:
-    """Returns a price per figure. A round counts only if both runs have a usable speed (`has_speed`)."""
+    """Compares the two runs of each round, and returns a price per figure.
+
+    A round counts only if both runs have a usable speed (`has_speed`).
+    """
     sound = [pair for pair in pairs if all(map(has_speed, pair))]
     found = []
     for name, of in FIGURES.items():

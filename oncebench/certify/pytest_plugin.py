@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def certify(tmp_path: Path) -> Certify:
-    """Fails the test if a foreachBatch function breaks a guarantee: certify(write_batch, reader=read_rows)."""
+    """Fails the test if a foreachBatch function breaks a guarantee.
+
+    Call it as `certify(write_batch, reader=read_rows)`.
+    """
     from oncebench.certify.in_test import Certify  # noqa: PLC0415  only tests that use the fixture need it
 
     return Certify(tmp_path)

@@ -30,7 +30,7 @@ class Request:
     beside: str = ""
 
     def command(self, scenario: Scenario | None = None) -> str:
-        """Returns the command that certifies the sink; with a scenario, the command that runs it alone."""
+        """Returns the command that certifies the sink, or that runs one scenario alone."""
         given = self.given
         words = ["oncebench", "certify", *([given["write"]] if given["write"] else ["--format", given["format"]])]
         words += [word for name, value in given["options"].items() for word in ("--option", f"{name}={value}")]

@@ -126,7 +126,10 @@ def _planned(settings: RunSettings, only: Sequence[str]) -> list[Scenario]:
 
 
 def _of_own_points(settings: RunSettings, only: Sequence[str], number: int) -> list[Scenario]:
-    """Returns the scenarios of the sink's own failpoints, which the healthy run with this number has passed."""
+    """Returns the scenarios of the sink's own failpoints.
+
+    The healthy run with this number has passed these failpoints.
+    """
     trace = read_lines(settings.workspace.folder / "cells" / f"{number:03d}" / "trace.jsonl").items
     found = of_own_points((str(line["point"]), int(line["batch"])) for line in trace)
     possible = [*chosen(settings.function), *found]

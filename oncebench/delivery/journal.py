@@ -332,7 +332,7 @@ def newest_start(folder: Place) -> tuple[dict[str, Any], float] | None:
 def look_into(checkpoint: Place) -> tuple[Identity, Journal]:
     """Returns the identity and the journal of a checkpoint, for reading only.
 
-    The journal has no generation of its own.
+    The journal has the newest generation, and takes none of its own.
 
     Raises:
         RefusedStart: the journal is damaged.

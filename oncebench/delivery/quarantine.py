@@ -113,7 +113,9 @@ class Quarantine:
         return counts
 
     def _acknowledge(self) -> int:
-        """Waits until every copy is acknowledged or refused for good; returns how many are late.
+        """Waits until every copy is acknowledged or refused for good.
+
+        Returns how many copies have no answer in time.
 
         A lowered limit makes Kafka refuse whole batches, with copies that fit. They are sent once more by a new
         producer, which reads the limit again. What fits and is refused again is cut: the limit cannot be read.

@@ -140,7 +140,10 @@ def delete_entry(log: str, checkpoint: Path) -> None:
 
 
 def flip_state_bit(checkpoint: Path) -> None:
-    """Flips one bit in the middle of the largest state file of the newest version that a restart reads."""
+    """Flips one bit in the newest state that a restart reads.
+
+    The bit is in the middle of the largest file of the newest state version.
+    """
     change = _without_checksum(newest_state_file(checkpoint))
     content = bytearray(change.read_bytes())
     content[len(content) // 2] ^= 1
@@ -166,10 +169,12 @@ def newest_entry(log: Path) -> Path:
 
 
 def newest_state_file(checkpoint: Path) -> Path:
-    """The largest file of the newest state version that a restart reads. Raises `NothingThereError`.
+    """Returns the largest file of the newest state version that a restart reads.
 
     Batch N writes version N + 1, one file per partition. A restart reads the version of the newest batch in the commit
     log. It overwrites the files that an open batch has left, without reading them.
+
+    Raises `NothingThereError` if there is no such file yet.
     """
     read = int(newest_entry(checkpoint / COMMITS).name) + 1
     written = [

@@ -129,7 +129,10 @@ class FaultContext:
 
     @contextmanager
     def server_away(self) -> Iterator[None]:
-        """The run itself asks the servers nothing inside this block. The supervisor still restarts the pipeline."""
+        """Keeps the run itself from asking the servers anything inside this block.
+
+        The supervisor still restarts the pipeline.
+        """
         self.away = True
         try:
             yield
@@ -137,7 +140,10 @@ class FaultContext:
             self.away = False
 
     def note(self, event: str, **fields: Any) -> None:
-        """Appends a line to timeline.jsonl that names this hit; `event` is one of `oncebench.record.events`."""
+        """Appends a line to timeline.jsonl that names this hit.
+
+        `event` is one of `oncebench.record.events`.
+        """
         self.control.note(event, hit_us=self.hit["t_us"], **fields)
 
     def idle(self, why: str) -> None:
@@ -170,9 +176,10 @@ class FaultContext:
         self.note(events.PIPELINE_CONTINUED)
 
     def kill_pipeline(self) -> None:
-        """SIGKILL for every process of the newest attempt, also for its executors on the run's own Spark cluster.
+        """Sends SIGKILL to every process of the newest attempt.
 
-        If the attempt has already ended, its exit is recorded.
+        This includes its executors on the run's own Spark cluster. If the attempt has already ended, its exit is
+        recorded.
         """
         child = self.control.child
         assert child is not None, "an attempt has reached this failpoint"
@@ -212,9 +219,9 @@ Injection = Callable[[FaultContext, float], Generator[None]]
 
 
 def waiting(condition: Callable[[], T], limit_s: float = math.inf) -> Generator[None, None, T]:
-    """Yields until the condition holds, for `limit_s` at most. Returns what the condition returned last.
+    """Yields until the condition holds, for `limit_s` seconds at most.
 
-    A wait needs no limit: the end of the run closes the fault.
+    Returns what the condition returned last. A wait needs no limit: the end of the run closes the fault.
     """
     end = time.monotonic() + limit_s
     while not (found := condition()) and time.monotonic() < end:

@@ -94,7 +94,7 @@ def cut_postgres_link(context: FaultContext, seconds: float) -> Generator[None]:
 def commit_held(
     servers: Mapping[str, Any], config: PipelineConfig, outage_s: float, given_up: Callable[[], bool]
 ) -> Iterator[dict[str, bool] | None]:
-    """Before an outage: waits for the next commit of a transaction, and keeps it from the broker.
+    """Waits for the next commit of a transaction and keeps it from the broker, before an outage.
 
     The client loses its connection and sends the commit again on a new one. Neither the commit nor a repeat reaches the
     broker. The context must end the client, however long that takes.

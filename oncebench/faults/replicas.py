@@ -80,7 +80,10 @@ def bounce_leader(context: FaultContext, _seconds: float, role: Role) -> Generat
 
 
 def stop_leader(context: FaultContext, seconds: float, role: Role) -> Generator[None]:
-    """Stops the broker with the role for `seconds`: its connections stay open, and nothing answers."""
+    """Stops the broker with the role for `seconds`.
+
+    Its connections stay open, and nothing answers.
+    """
     if (leader := (yield from _find(context, role))) is None:
         return
     with disturbing(leader.cluster):
@@ -99,9 +102,10 @@ def stop_leader(context: FaultContext, seconds: float, role: Role) -> Generator[
 
 
 def isolate_leader(context: FaultContext, seconds: float, role: Role) -> Generator[None]:
-    """Cuts the broker with the role off from the other brokers for `seconds`. Clients still reach every broker.
+    """Cuts the broker with the role off from the other brokers for `seconds`.
 
-    The fault ends when every broker has the same view of the cluster, and sees every replica in sync.
+    Clients still reach every broker. The fault ends when every broker has the same view of the cluster, and sees every
+    replica in sync.
     """
     if (leader := (yield from _find(context, role))) is None:
         return
@@ -204,7 +208,10 @@ def back(context: FaultContext, number: int, broker: KafkaBroker) -> Generator[N
 
 
 def in_sync(context: FaultContext, cluster: KafkaCluster) -> Generator[None, None, bool]:
-    """Waits until every replica is in sync and returns True; idle and False if that takes too long."""
+    """Waits until every replica is in sync, and returns whether that was in time.
+
+    If it takes too long, the fault is recorded as idle.
+    """
     if (yield from waiting(now_and_then(lambda: cluster.in_sync(_ANSWER_S)), LIMIT_S)):
         return True
     context.idle(f"the replicas were not in sync within {LIMIT_S:g} s")
@@ -219,7 +226,10 @@ def _note(context: FaultContext, event: str, leader: _Leader) -> None:
 
 
 def now_and_then(condition: Callable[[], T]) -> Callable[[], T | None]:
-    """The condition, looked at every _LOOK_S: the supervisor asks far more often. None without a look."""
+    """Evaluates a condition only every _LOOK_S seconds: the supervisor asks far more often.
+
+    Between two evaluations, the returned function returns None.
+    """
     looked = -_LOOK_S
 
     def look() -> T | None:

@@ -1,4 +1,6 @@
-"""The roles of a broker that a fault can name: the leader of one partition, found when the fault acts.
+"""The roles of a broker that a fault can name: each is the leader of one partition.
+
+The fault finds the leader when it acts.
 
 Promise: a role names a partition, and Kafka's metadata of that moment names its leader. The coordinator of a
 transactional id or of a group is the leader of the partition that stores it. Kafka chooses that partition by the hash
@@ -84,7 +86,10 @@ GROUP_COORDINATOR = Role("group-coordinator", "the coordinator of the group with
 
 
 def stored_in(name: str, partitions: int) -> int:
-    """The partition of an internal topic that stores this transactional id or group (`Utils.abs(name.hashCode)`)."""
+    """The partition of an internal topic that stores this transactional id or group.
+
+    Kafka chooses it by `Utils.abs(name.hashCode)`.
+    """
     code = java_hash(name)
     return 0 if code == -(2**31) else abs(code) % partitions
 

@@ -129,7 +129,7 @@ def hijack(context: FaultContext, _seconds: float) -> Generator[None]:
 
 
 def in_hand(transactions: Sequence[Transaction], sink_id: str) -> list[str]:
-    """Returns the transactional ids of the newest driver that have a transaction that has not ended.
+    """Returns the newest driver's transactional ids whose transaction has not ended.
 
     Kafka also lists the ids of older drivers: a start fences them, and no producer uses them again. Ids of other
     engines have no generation, and count as those of one driver.

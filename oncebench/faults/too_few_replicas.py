@@ -29,9 +29,9 @@ _WRITES_AFTER_S = 1.0
 
 
 def refuse_writes(context: FaultContext, seconds: float) -> Generator[None]:
-    """Keeps one broker away for `seconds`, while the topics that the pipeline writes require every replica.
+    """Keeps one broker away while the topics that the pipeline writes require every replica.
 
-    The input topic still takes events.
+    The broker is away for `seconds`. The input topic still takes events.
     """
     cluster: KafkaCluster = context.servers[KAFKA]
     yield from waiting(lambda: not cluster.disturbed)
@@ -59,7 +59,11 @@ def refuse_writes(context: FaultContext, seconds: float) -> Generator[None]:
 
 
 def _batch_waits(context: FaultContext) -> bool:
-    """Whether a batch is open that cannot end, because its rows, its marker or its commit are refused."""
+    """Whether a batch is open that cannot end, because Kafka refuses its writes.
+
+    The refused writes are its rows, its marker or its commit. A batch counts when it has been open for _WRITES_AFTER_S
+    seconds.
+    """
     checkpoint = context.config.checkpoint
     batch = open_batch(checkpoint)
     return batch is not None and time.time() - (begun_at(checkpoint, batch) or 0.0) >= _WRITES_AFTER_S

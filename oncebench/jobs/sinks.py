@@ -36,9 +36,9 @@ class JobSink(Protocol):
 
 @dataclass(frozen=True)
 class KafkaSink:
-    """A Kafka topic.
+    """A Kafka topic that takes the columns `key`, `value` and optionally `headers`.
 
-    The sink takes the columns `key`, `value` and optionally `headers`, as Spark's Kafka sink does.
+    The columns are as for Spark's own Kafka sink.
 
     Promise: under exactly-once each row is one record of a committed transaction, so readers need
     `isolation.level=read_committed`. The topic must exist.

@@ -71,7 +71,7 @@ class Watch:
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Delivers a batch inside the context.
+        """Records the delivery of a batch: it begins and ends with the context.
 
         A batch that fails stays open until another attempt has delivered it.
         """

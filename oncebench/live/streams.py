@@ -38,7 +38,7 @@ class _Outliving(io.FileIO):
 
 
 def outlive_readers() -> None:
-    """Replaces stdout and stderr of this process.
+    """Replaces stdout and stderr of this process with files that outlive their readers.
 
     Call it before anything keeps one of them, such as logging.
     """

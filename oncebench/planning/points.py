@@ -27,7 +27,7 @@ _PLANNED = frozenset({"rate", "partitions", "trigger_ms", "max_events_per_batch"
 
 @dataclass(frozen=True)
 class PlanSetting:
-    """What a plan chooses, and the load it is for.
+    """The setting that a plan chooses, and the load that it is for.
 
     Attributes:
         rate: events per second; None: flat out, so only batches have a time.

@@ -1,7 +1,7 @@
 """The record of a run, as files and as one value. Audit and report need nothing else.
 
-What reads a record is imported when it is used. The faults need `events` only, and `oncebench list` imports the faults
-without the suite's packages.
+The modules that read a record are imported at their first use. The faults need `events` only, and `oncebench list`
+imports the faults without the suite's packages.
 """
 
 from importlib import import_module
@@ -30,7 +30,7 @@ _MODULES = {"Ledger": "ledgers", "Plan": "ledgers", "RecordError": "validation"}
 
 
 def __getattr__(name: str) -> Any:
-    """Imports what `__all__` names."""
+    """Imports a name of `__all__` at its first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'run_folder')}"), name)

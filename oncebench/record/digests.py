@@ -1,4 +1,4 @@
-"""The digests of a run folder's files: they show whether a stored run is as the run wrote it.
+"""The digests of a run folder's files, which show whether a stored run was changed.
 
 The last step of a run writes `digests.json`: the size and SHA-256 of every file that the audit reads. The loader
 compares them, because a zeroed or cut part of a file can look like lost rows.
@@ -38,13 +38,18 @@ class _Digests(TypedDict):
 
 
 def write_digests(folder: Path) -> None:
-    """Writes the digests of a run folder; the run's last step, since no file may change after it."""
+    """Writes the digests of a run folder.
+
+    This is the run's last step, since no file may change after it.
+    """
     files = {str(path.relative_to(folder)): _digest(path) for path in _read_by_the_audit(folder)}
     (folder / FILE).write_text(json.dumps({"schema": SCHEMA_VERSION, "files": files}, indent=1))
 
 
 def altered(folder: Path, written: bool = False) -> tuple[str, ...]:
-    """Returns a sentence for each file that is not as the run wrote it; none of a run that wrote no digests.
+    """Returns a sentence for each file that is not as the run wrote it.
+
+    The result is empty for a run that wrote no digests.
 
     Args:
         written: whether `facts.json` shows that the run wrote them.

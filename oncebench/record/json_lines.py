@@ -122,7 +122,10 @@ class AllLines:
         self._items: tuple[dict[str, Any], ...] = ()
 
     def read(self) -> tuple[dict[str, Any], ...]:
-        """Returns the finished lines, oldest first; a missing file has none. Other text than objects is skipped."""
+        """Returns the finished lines, oldest first.
+
+        A missing file has none. A line that is not an object is skipped.
+        """
         if found := self._tail.fresh():
             self._items += tuple(found)
         return self._items

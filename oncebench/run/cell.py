@@ -320,7 +320,10 @@ class _Run:
         self.supervisor.note(end, position=self.progress.position, ends=ends)
 
     def _read_all(self, least_s: float = 0.0) -> tuple[str, dict[str, int]]:
-        """Waits until the pipeline has read everything, for at least `least_s`; returns how it ended, and the ends."""
+        """Waits until the pipeline has read everything, and for at least `least_s` seconds.
+
+        Returns how the wait ended, and the ends of the input.
+        """
         self._wait_for_servers()
         ends, timeout = self._input_ends(), self.limits.drain(self.progress, self.supervisor)
         until = time.monotonic() + least_s

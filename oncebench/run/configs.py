@@ -99,7 +99,10 @@ def load_plans(cell: Cell, folder: Path) -> list[Path]:
 
 
 def warm_up_file(cell: Cell, number: int) -> dict[str, Any] | None:
-    """Returns the file of warm-up batch `number`: the first records of the load, under ids of their own."""
+    """Returns the file of warm-up batch `number`; None if the load replays no file.
+
+    The batch has the first records of the load, under ids of their own.
+    """
     return {**_replayed(cell), "passes": None, "prefix": f"w{number}-"} if cell.records else None
 
 

@@ -48,7 +48,10 @@ def gently() -> Iterator[threading.Event]:
 
 
 def _say(line: str) -> None:
-    """Prints a line to stderr from a handler of signals. A line that cannot be printed stops no run."""
+    """Prints a line to stderr from a handler of signals.
+
+    A line that cannot be printed stops no run.
+    """
     try:
         print(line, file=sys.stderr, flush=True)
     except RuntimeError:  # the signal came while this thread writes another line, and Python refuses a second write

@@ -56,9 +56,10 @@ class Meters:
         self._sampler.end()
 
     def uses(self, until_us: int | None = None) -> dict[str, Use]:
-        """Returns what each component used from the mark until a time (epoch µs; None: until `drained`).
+        """Returns what each component used from the mark until a time.
 
-        The peak memory of this process counts from the start of the process.
+        The time is in epoch µs. None means until `drained`. The peak memory of this process counts from the start of
+        the process.
         """
         return self._sampler.uses(until_us)
 

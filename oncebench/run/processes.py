@@ -147,7 +147,10 @@ class RunProcesses:
 
 
 def _why_it_died(child: Child) -> str:
-    """Returns why a child ended that nobody stopped: the signal, or its last words. Kills what is left of it."""
+    """Returns why a child died that nobody stopped: the signal, or its log's last line.
+
+    Kills what is left of the child's session.
+    """
     child.kill_session()
     code = child.returncode
     return f"killed by signal {-code}" if code is not None and code < 0 else _last_line(child.log).rstrip(".")

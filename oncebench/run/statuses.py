@@ -46,7 +46,10 @@ def load_line(each: Sequence[Line]) -> Line:
 
 
 def observer_line(each: Sequence[Line]) -> Line:
-    """Returns the status of the observation; a percentile is None if no observer saw a row in the last second."""
+    """Returns the status of the observation.
+
+    A percentile is None if no observer saw a row in the last second.
+    """
     if len(each) == 1 or not any(each):
         return each[0]
     largest = {name: _max(each, name) for name in ("t_us", "last_row_us", "p50_ms", "p99_ms", "max_ended_at_us")}

@@ -38,7 +38,10 @@ class Topics:
 
 
 def make_topics(cell: Cell, kafka: Kafka, run: str, folder: Path, start_timeout_s: float) -> Topics:
-    """Creates the topics and the target of `run`, whose files are in `folder`; `start_timeout_s`: see `Place`."""
+    """Creates the topics and the target of `run`, whose files are in `folder`.
+
+    `Place` describes `start_timeout_s`.
+    """
     own = folder / OUTPUT
     own.mkdir(exist_ok=True)
 

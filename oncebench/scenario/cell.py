@@ -113,7 +113,10 @@ class Cell:
 
     @property
     def on_this_machine(self) -> bool:
-        """Whether all processes of the pipeline run on this machine, where the suite measures and stops them."""
+        """Whether all processes of the pipeline run on this machine.
+
+        The suite measures and stops them only there.
+        """
         return is_local(self.master)
 
     @property

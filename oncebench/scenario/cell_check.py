@@ -1,4 +1,4 @@
-"""Checks whether a cell can run: with its faults, its workload and its processes, and on its Spark master.
+"""Checks whether a cell can run with its faults, workload and processes, on its master.
 
 Failure modes: each problem raises `UserError` with exit code 2 before anything is started.
 """

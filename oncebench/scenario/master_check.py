@@ -16,7 +16,9 @@ _OWN_KAFKA = "--bootstrap-servers"  # every other server is a `Service`, which s
 
 
 def why_not_on_cluster(cell: Cell, ours: Collection[str] | None = None) -> str | None:
-    """Why the cell cannot run on its Spark master; None if it can, or if all executors run on this machine.
+    """Why the cell cannot run on its Spark master; None if it can.
+
+    The result is also None if all executors run on this machine.
 
     Args:
         ours: the servers that the suite would start; None: all that the cell needs.

@@ -1,4 +1,4 @@
-"""Checks whether a run's load and output can be shared out among several generators and observers.
+"""Checks whether several generators and observers can share a run's load and output.
 
 Promise: everything that cannot work is refused before anything is started, and by what a sink declares.
 """

@@ -1,4 +1,6 @@
-"""The command that runs a cell again: with the program of its engine, on the same servers of the user.
+"""The command that runs a cell again, on the same servers of the user.
+
+It starts the program of the cell's engine.
 
 Promise: a report and the message of a failed run have the same command. It has no secret, and no address of a server
 that the suite starts.

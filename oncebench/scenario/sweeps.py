@@ -65,7 +65,10 @@ SWEEPS: Mapping[str, Sweep] = {
 
 
 def _keep_duration(before: Cell, cell: Cell) -> Cell:
-    """The cell with enough sessions to last as long as `before`, and a few triggers. A file is sent whole."""
+    """The cell with enough sessions to last as long as `before`.
+
+    It lasts for FEWEST_TRIGGERS triggers at least. A file is sent whole.
+    """
     if cell.records or isinstance(cell.rate, str):
         return cell
     if isinstance(before.rate, str):

@@ -102,7 +102,10 @@ class Workload:
 
 
 def timed_load(faults: Sequence[str], kills: int) -> dict[str, Any]:
-    """The fields of a cell without a limit of its batches, whose load lasts as long as its faults and restarts."""
+    """The fields of a cell whose load lasts as long as its faults and restarts.
+
+    The cell has no limit of its batches.
+    """
     lasts_s = sum(FAULT_S + (parse_fault(text).seconds or 0.0) for text in faults) + FAULT_S * kills
     sessions = math.ceil((FIRST_BATCH * TRIGGER_MS / 1000 + lasts_s) * RATE / EVENTS_PER_SESSION)
     return {"sessions": sessions, "rate": RATE, "trigger_ms": TRIGGER_MS}

@@ -86,7 +86,7 @@ def ours(theirs: KafkaAccess | None) -> frozenset[str]:
 def named_servers() -> dict[str, str]:
     """Returns the server addresses that the environment names, by service.
 
-    Without an open service they are the user's own servers.
+    While no service is open, these are the user's own servers.
     """
     return {name: where for name, each in services().items() if (where := os.environ.get(each.variable))}
 

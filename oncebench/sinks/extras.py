@@ -18,7 +18,10 @@ _OURS = ("oncebench", "pipeline", "loadgen")
 
 
 def how_to_install(error: ModuleNotFoundError) -> str | None:
-    """Returns the missing package, and the command that installs it; None if a module of this project is missing."""
+    """Returns the missing package, and the command that installs it.
+
+    Returns None if a module of this project is missing.
+    """
     package = (error.name or "").partition(".")[0]
     if not package or package in _OURS:
         return None

@@ -58,7 +58,10 @@ class SinkPackage:
         return [each for module in self._modules(files) for each in getattr(import_module(module), name, ())]
 
     def folder(self) -> Path | None:
-        """Returns the folder of the module's files; None: the module is a single file or is not there."""
+        """Returns the folder of the module's files.
+
+        Returns None if the module is a single file or is not there.
+        """
         try:
             spec = find_spec(self.module)
         except Exception:  # a parent of the module cannot be imported, which `members` reports

@@ -74,7 +74,10 @@ SINKS, PACKAGES = find_kinds()
 
 
 class SuiteSinks(dict[str, SuiteSink]):
-    """Sinks as the suite runs them, by name. `[name]` raises `RefusedStart` if the suite has none."""
+    """Sinks as the suite runs them, by name.
+
+    `[name]` raises `RefusedStart` if the suite has no such sink, or cannot run it here.
+    """
 
     def __missing__(self, name: str) -> SuiteSink:
         why = LEFT_OUT.get(PACKAGES[name]) if name in PACKAGES else None

@@ -1,4 +1,7 @@
-"""Checks a sink_id. Sinks put it into the names of files, entries, groups and transactional ids."""
+"""Checks that a sink_id can be a part of names.
+
+Sinks put it into the names of files, entries, groups and transactional ids.
+"""
 
 from __future__ import annotations
 

@@ -46,7 +46,10 @@ def as_json(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Any, 
 
 
 def _promises(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Any, str]) -> Iterator[str]:
-    """Yields, by guarantee, how many cells with a fault kept it, and all rows of their runs."""
+    """Yields a text per guarantee: in how many cells with a fault it was kept.
+
+    The text also has the lost and duplicated rows of these cells' runs.
+    """
     for guarantee, cells in _by_guarantee(matrix, on_purpose).items():
         outcomes = Counter(worst(entries).cell.outcome for entries in cells.values())
         others = ", ".join(

@@ -150,7 +150,10 @@ class Driver:
         self.sink.start(self.output.support, self.journal.generation, self.journal.newest_prepared())
 
     def deliver(self, number: int, rows: DataFrame, die_at: str | None = None) -> Batch:
-        """Runs a batch and returns it; raises `Died`, or Spark's error of a task that does, at `die_at`."""
+        """Runs a batch and returns it.
+
+        At `die_at` it raises `Died`, or Spark's error of a task that raises `Died`.
+        """
         output, config = self.output, self.output.config
         protocol = protocol_of(output.kind, output.support)
         rows = job_rows.rows_for(output.kind.takes, rows)

@@ -1,4 +1,7 @@
-"""Leaves the sinks of installed packages to `make test-slow`: some of them start a server of their own for minutes."""
+"""Leaves the sinks of installed packages to `make test-slow`.
+
+Some of these sinks start a server of their own for minutes.
+"""
 
 from __future__ import annotations
 

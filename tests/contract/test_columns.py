@@ -1,4 +1,7 @@
-"""Columns whose names have a dot or a backtick reach every kind of writer, and their hash is that of the replay."""
+"""Columns whose names have a dot or a backtick reach every kind of writer.
+
+Their hash is that of the replay.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A start finds an output that is older than the checkpoint, and tells outputs apart. No sink is named here."""
+"""A start finds an output that is older than the checkpoint, and distinguishes outputs.
+
+No sink is named here.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ pytestmark = [pytest.mark.contract, pytest.mark.spark]
 
 
 def check(output: Output, noted: int) -> None:
-    """A start whose journal and commit log have the batches up to `noted`, with rows in each partition."""
+    """A start whose journal and commit log have the batches up to `noted`.
+
+    Each batch has rows in each partition.
+    """
     driver = output.driver()
     with closing(driver.sink):
         commits = output.config.checkpoint / "commits"

@@ -1,5 +1,7 @@
-"""Real PostgreSQL servers for tests of its sink (one for a file's tests, one that a test may do anything to), and the
-published page in a real browser."""
+"""Real PostgreSQL servers for tests of its sink, and the published page in a real browser.
+
+One server is for the tests of a file. To another one, a test may do anything.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,11 @@ from tests.results_page import reports
 
 @pytest.fixture(scope="module", autouse=True)
 def clients_end_with_their_file() -> Iterator[None]:
-    """Workers keep Kafka's clients for later batches. A client that outlives its broker only tries to connect.
+    """Ends the clients of Kafka that workers keep for later batches.
 
-    A transactional one also keeps all log lines about it, in a list that takes longer and longer to add to: the clients
-    of three files took 40 % of a core until the last test ended.
+    A client that outlives its broker only tries to connect. A transactional one also keeps all log lines about it, in a
+    list that takes longer and longer to add to: the clients of three files took 40 % of a core until the last test
+    ended.
     """
     yield
     for kept in (writers._producers, writers._group_metadata, append._appenders, quarantine._writers):

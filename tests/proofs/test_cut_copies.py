@@ -1,4 +1,7 @@
-"""A copy that was cut to fit is right only with the original's length and its beginning; both auditors check that."""
+"""A copy that was cut to fit is right only with the original's length and beginning.
+
+Both auditors check that.
+"""
 
 from __future__ import annotations
 

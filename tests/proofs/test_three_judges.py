@@ -1,4 +1,7 @@
-"""Both auditors count what a judge of one page counts, for random histories and whatever is wrong with their output."""
+"""Both auditors count the same as a judge of one page.
+
+This holds for random histories, and whatever is wrong with their output.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,10 @@ from tests.unit.faults.fake_pipeline import World
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    """A pretended pipeline before its first fault, with entries of three batches in its checkpoint."""
+    """A pretended pipeline before its first fault.
+
+    Its checkpoint has entries of three batches.
+    """
     for log in ("offsets", "commits"):
         (tmp_path / "checkpoint" / log).mkdir(parents=True)
         for batch in (7, 8, 10):

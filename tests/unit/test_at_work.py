@@ -1,4 +1,7 @@
-"""The slow test of the ten steps finds its parts in docs/at_work.md, and the parts can be used."""
+"""The slow test of the ten steps finds its parts in docs/at_work.md.
+
+The parts can be used.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,10 @@ SHELL = [name for name, step in STEPS.items() if "run" in step]
 
 
 def run_step(name: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Runs a step as GitHub does: with `bash -eo pipefail`, and the action's defaults for inputs that are not given."""
+    """Runs a step as GitHub does: with `bash -eo pipefail`.
+
+    Inputs that are not given have the action's defaults.
+    """
     values = {key: field.get("default", "") for key, field in ACTION["inputs"].items()} | variables
     given = {
         variable: values[re.fullmatch(r"\$\{\{ inputs\.(\w+) \}\}", value)[1]]  # type: ignore[index]

@@ -1,4 +1,7 @@
-"""The house rules that no linter checks: small files, few files per folder, links that lead somewhere."""
+"""The house rules that no linter checks.
+
+They are small files, few files per folder, and links that lead somewhere.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Secrets in settings and texts: found by name and by form, masked, and harmless values stay."""
+"""Secrets in settings and texts: found by name and by form, and masked.
+
+Harmless values stay.
+"""
 
 from __future__ import annotations
 

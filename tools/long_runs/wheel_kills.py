@@ -161,9 +161,9 @@ def documented_jobs() -> dict[str, str]:
 
 
 def exchanged(job: str, lines: str) -> str:
-    """Returns a job whose lines are replaced by statements.
+    """Returns a job in which statements replace the lines of the same name.
 
-    A statement replaces the line of the same name: the same variable, or the same import.
+    The name is that of the variable, or of the imported module.
     """
     code = job.splitlines()
     for statement in ast.parse(lines).body:

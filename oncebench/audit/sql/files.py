@@ -182,7 +182,7 @@ def placed(table: pa.Table) -> pa.Table:
 
 
 def with_row_numbers(table: pa.Table) -> pa.Table:
-    """Returns the table with `at`."""
+    """Returns the table with a column `at`: the number of each row, from 0 on."""
     return table.append_column("at", pa.array(np.arange(table.num_rows, dtype=np.int32)))
 
 

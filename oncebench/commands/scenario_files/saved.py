@@ -90,7 +90,7 @@ def _values(path: Path, context: click.Context, cell: Cell, postgres: str | None
 
 
 def _beside(path: Path, file: str) -> str:
-    """Returns the path of a file, for the scenario file at `path`.
+    """Returns the path with which the scenario file at `path` names another file.
 
     A relative path becomes relative to the folder of the scenario file. An absolute path stays the same.
     """

@@ -1,4 +1,6 @@
-"""Finds that a job with a copy of this checkpoint has written to the sink since the copy.
+"""Detects that a job with a copy of this checkpoint has written to the sink.
+
+It has written since the copy was made.
 
 Somebody copies a checkpoint folder, or restores it elsewhere, and starts a second job. Each job then has a journal of
 its own, both took equal generations, and both wrote the same sessions. Therefore each start has a random name: the

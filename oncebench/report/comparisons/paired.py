@@ -160,11 +160,11 @@ Rounds = Mapping[Round, Mapping[Variant, Report]]
 
 
 def median_interval(values: Sequence[float]) -> Difference:
-    """Returns the median of a sample, and an interval that contains the true median.
+    """Returns the median of a sample, with a confidence interval.
 
-    The interval lies between two values of the sample: an i-th smallest and an i-th largest. The narrowest such pair
-    counts that contains the true median in 95 % of samples or more, whatever the distribution. Samples that are too
-    small for any such pair get their smallest and largest value.
+    The interval lies between two values of the sample: the i-th smallest and the i-th largest. It is the narrowest
+    such interval that contains the true median in at least 95 % of samples, whatever the distribution. A sample that
+    is too small for such an interval gets its smallest and largest value.
 
     Raises:
         ValueError: there are no values.

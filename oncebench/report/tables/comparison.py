@@ -30,9 +30,9 @@ _ADVICE: Mapping[str, str] = {
 
 
 def text(reports: Sequence[Report]) -> str:
-    """The parts as Markdown, with empty lines between them.
+    """Returns the result of a series of runs as Markdown.
 
-    Interrupted runs are left out if there are complete runs.
+    Empty lines separate the parts of the text. Interrupted runs are left out if there are complete runs.
     """
     complete = [report for report in reports if not report.get("interrupted")]
     return "\n".join(_parts(complete or reports))

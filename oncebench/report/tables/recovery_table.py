@@ -94,9 +94,9 @@ def tables(reports: Iterable[Report], family: str) -> dict[str, Rows]:
 
 
 def overall(reports: Iterable[Report]) -> str:
-    """Returns p50 and p95 of each mark over all faults of a machine.
+    """Returns a table of p50 and p95 of each mark over all faults of a machine.
 
-    Each mark also has the number of faults that have it.
+    The table also has the number of faults with each mark.
     """
     return _named(OVERALL, overall_tables(reports))
 

@@ -1,1 +1,1 @@
-"""The attempts of the pipeline, from each start to each death: faults, random kills and restarts."""
+"""The attempts of the pipeline, from start to death: faults, random kills and restarts."""

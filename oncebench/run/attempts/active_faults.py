@@ -1,4 +1,6 @@
-"""Begins a fault when its failpoint has stopped the pipeline, advances it, and undoes it at its end.
+"""Begins a fault when its failpoint has stopped the pipeline, and undoes it at its end.
+
+Until then, `ActiveFaults.advance` continues the fault.
 
 Promise: a fault begins when its process stands still. Every fault is undone in all circumstances, and no pipeline stays
 stopped for a fault that has ended. A fault whose process died first is recorded as idle.
@@ -66,7 +68,9 @@ class ActiveFaults:
         )
 
     def begin(self, child: Child, hits: Sequence[Mapping[str, Any]]) -> None:
-        """Begins each fault whose hit is on disk and whose process stands still, or the fault loses its SIGCONT.
+        """Begins each fault whose hit is on disk and whose process stands still.
+
+        A fault that begins earlier could send its SIGCONT before the process stops, and the signal would be lost.
 
         Args:
             child: the newest attempt.

@@ -20,7 +20,10 @@ from oncebench.sinks.reader import now_us
 
 @dataclass(frozen=True)
 class Mark:
-    """How far the attempts of a run have written at a time: failpoint hits, bytes of the log, starts of the query."""
+    """How far the attempts of a run have written at a time.
+
+    It counts failpoint hits, bytes of the log and starts of the query.
+    """
 
     t_us: int
     hits: int

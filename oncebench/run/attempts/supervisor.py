@@ -136,11 +136,17 @@ class Supervisor:
         return self._faults.server_down
 
     def begin_random_kills(self, work: Work) -> None:
-        """Allows random kills from now on, while there is work. Before the load they would only lengthen the start."""
+        """Allows random kills from now on, while there is work.
+
+        Before the load they would only lengthen the start.
+        """
         self._random_kills.begin(work)
 
     def hasten_random_kill(self) -> None:
-        """Makes the next random kill due at once, if one is left. Call it when the pipeline has read everything."""
+        """Makes the next random kill due at once, if one is left.
+
+        Call it when the pipeline has read everything.
+        """
         if self._newest.child.alive:  # else the kill would hit the next attempt while it starts
             self._random_kills.hasten()
 

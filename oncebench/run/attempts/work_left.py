@@ -36,7 +36,9 @@ class WorkLeft:
         self._load_ends = clock() + cell.load_s
 
     def seconds(self, standstill_s: float = 0.0) -> float:
-        """Returns the seconds of work that the pipeline has left; infinite if they are not known yet.
+        """Returns the seconds of work that the pipeline has left.
+
+        The result is infinite if they are not known yet.
 
         Args:
             standstill_s: the seconds for which the pipeline will not run, while the load continues.

@@ -1,1 +1,4 @@
-"""Events besides the load: before it, to warm the pipeline up, and after it, to close event-time windows."""
+"""Events besides the load.
+
+Events before the load warm the pipeline up. Events after the load close event-time windows.
+"""

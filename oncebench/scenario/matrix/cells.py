@@ -1,4 +1,6 @@
-"""The cells of the fault matrix: one run per row and family, with the family's faults that are possible there.
+"""The cells of the fault matrix: one run per row and family of faults.
+
+A run has the faults of the family that are possible there.
 
 Promise: every sink, guarantee and variant meets every fault that is possible there. `left_out` returns the reason for
 each fault that is not. The anomalies that a guarantee allows are in the verdict's `RULES`; known exceptions are in

@@ -254,7 +254,10 @@ EVERYDAY = tuple(family.name for family in FAMILIES.values() if family.everyday)
 
 
 def columns(family: str) -> tuple[str, ...]:
-    """The column headings of a family: each fault, or the two faults of a pair. Random kills are one column."""
+    """The column headings of a family: each fault, or the two faults of a pair.
+
+    Random kills are one column.
+    """
     kind = FAMILIES[family]
     if kind.random_kills:
         return (RANDOM,)

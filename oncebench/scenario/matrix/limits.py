@@ -1,4 +1,6 @@
-"""Anomalies that cells of the fault matrix may show beyond their guarantee, and kills that must be harmless.
+"""Anomalies that cells may show beyond their guarantee, and kills that must be harmless.
+
+The cells are those of the fault matrix.
 
 Promise: each exception has its reason. What a guarantee allows everywhere is in the verdict's `RULES`.
 """

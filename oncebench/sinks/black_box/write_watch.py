@@ -161,7 +161,7 @@ def watched(
 def own_code(spec: str, cwd: str) -> Callable[[FrameType], bool]:
     """Returns a function that checks whether a frame runs the user's own code.
 
-    The code is the user's in the package of the function, and in a file of the user's folder.
+    This is the code of the function's package, and of files in the user's folder.
     """
     package, folder = spec.partition(":")[0].partition(".")[0], cwd.rstrip(os.sep) + os.sep
 

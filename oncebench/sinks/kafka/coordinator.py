@@ -235,7 +235,7 @@ class Coordinator:
         return found
 
     def refuse_hidden(self, prefix: str) -> None:
-        """Asks for an id with this prefix, because ids that the user may not see look like no ids.
+        """Checks that this user may see ids with this prefix; hidden ids look like no ids.
 
         Raises:
             AuthorizationError: this user may not describe such ids; `listed` then leaves them out.

@@ -175,7 +175,7 @@ def as_json(
 
 
 def _usual(reports: Sequence[Report], on_purpose: Mapping[Configuration, str]) -> list[Configuration]:
-    """Returns the configuration with the most runs by sink and guarantee.
+    """Returns for each sink and guarantee the configuration with the most runs.
 
     A configuration that is broken on purpose is left out.
     """

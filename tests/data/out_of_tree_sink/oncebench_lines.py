@@ -1,4 +1,6 @@
-"""A sink in a package of its own, in one file: a folder with one file of JSON lines per batch and partition.
+"""A sink in a package of its own: one file of JSON lines per batch and partition.
+
+The package is a single module, and the output is a folder.
 
 Under exactly-once the name of the file is the marker: a hard link makes the file visible in one step, or fails because
 the name exists. Under at-least-once each write has a name of its own. A start deletes the hidden files of dead tasks; a

@@ -1,6 +1,7 @@
-"""The mirror table: in each scenario a clean sink keeps exactly-once, and a defective sink breaks it.
+"""The mirror table: a clean sink and a defective sink in each scenario.
 
-A scenario that no defect fails would test nothing. A scenario that the clean sink fails would accuse every sink.
+The clean sink keeps exactly-once, and the defective sink breaks it. A scenario that no defect fails would test nothing.
+A scenario that the clean sink fails would accuse every sink.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The page's own example under pytest: its first sink fails the test, its repaired sink passes."""
+"""The page's own example under pytest.
+
+Its first sink fails the test, and its repaired sink passes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`oncebench bench` measures HEAD in every kind of clone, and says in words what a clone lacks."""
+"""`oncebench bench` measures HEAD in every kind of clone, and names what a clone lacks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def git(folder: Path, *words: str) -> str:
 
 @pytest.fixture
 def origin(tmp_path: Path) -> Path:
-    """A project with the real settings and one small benchmark: `main`, and `topic` with a commit of its own."""
+    """A project with the real settings and one small benchmark.
+
+    It has the branches `main`, and `topic` with a commit of its own.
+    """
     folder = tmp_path / "origin"
     (folder / "benchmarks").mkdir(parents=True)
     shutil.copy(ROOT / SETTINGS, folder)

@@ -1,4 +1,7 @@
-"""`oncebench requeue` sends each rejected record back once, as it was, and says what it leaves."""
+"""`oncebench requeue` sends each rejected record back once, as it was.
+
+It reports the records that it leaves.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`oncebench run` as a process: it exits with the code of its verdict, and Ctrl-C ends it with its report."""
+"""`oncebench run` as a process: it exits with the code of its verdict.
+
+Ctrl-C ends it with its report.
+"""
 
 from __future__ import annotations
 

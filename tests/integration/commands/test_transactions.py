@@ -1,4 +1,7 @@
-"""`oncebench transactions` ends what a dead two-phase job left open, and no row is lost or duplicated."""
+"""`oncebench transactions` ends what a dead two-phase job left open.
+
+No row is lost or duplicated.
+"""
 
 from __future__ import annotations
 

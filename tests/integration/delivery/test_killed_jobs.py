@@ -1,4 +1,7 @@
-"""A job killed with SIGKILL at every failpoint, into every sink, by the real protocol and without Spark."""
+"""A job killed with SIGKILL at every failpoint, into every sink.
+
+It runs the real protocol, without Spark.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,10 @@ Starter = subprocess.Popen[str]
 
 @pytest.fixture(scope="module")
 def starter(server: PostgresServer) -> Iterator[Starter]:
-    """A process that starts jobs: each is then killed after some hundredths of a second, and not after its imports."""
+    """A process that starts jobs.
+
+    Each job is then killed after some hundredths of a second, and not after its imports.
+    """
     environment, pipe = {**os.environ, VARIABLE: server.dsn}, subprocess.PIPE
     with subprocess.Popen(COMMAND, cwd=ROOT, env=environment, stdin=pipe, stdout=pipe, text=True) as process:
         yield process

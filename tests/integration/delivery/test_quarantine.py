@@ -1,4 +1,7 @@
-"""Copies of rejected records on a real broker: whole where that is possible, and never a reason to stop."""
+"""Copies of rejected records on a real broker.
+
+They are whole where that is possible, and never a reason to stop.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,10 @@ class World:
         return self.quarantine.flush()
 
     def lower_limit(self, limit_bytes: int) -> None:
-        """Returns when the broker refuses larger records. It applies a setting some time after it acknowledged it."""
+        """Returns when the broker refuses larger records.
+
+        The broker applies a setting some time after it acknowledged it.
+        """
         configure(self.kafka.admin(), self.topic, {"max.message.bytes": limit_bytes})
         wait_for("the broker to refuse a larger record", lambda: not self._takes(b"v" * 2 * limit_bytes))
 
@@ -199,7 +205,10 @@ def test_a_limit_that_was_lowered_meanwhile_cuts_only_what_does_not_fit(
 
 
 def test_timestamps_that_the_topic_refuses_are_kept_in_headers_also_next_to_others(kafka: KafkaBroker) -> None:
-    """Kafka's client reports neither the time nor the record if a broker refuses several records of one request."""
+    """Kafka's client reports no details if a broker refuses several records of one request.
+
+    It reports neither the time nor the record.
+    """
     world, tomorrow_ms = World(kafka), int(time.time() * 1000) + 86_400_000
     times = [CREATED_MS, tomorrow_ms, tomorrow_ms + 1, CREATED_MS + 3]
     world.send(*({"key": b"k", "value": b"v", "timestamp": at} for at in times))

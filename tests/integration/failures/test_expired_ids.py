@@ -1,4 +1,7 @@
-"""An id that was idle for too long is forgotten by the brokers; a living worker takes a new one, without a death."""
+"""The brokers forget an id that was idle for too long.
+
+A living worker takes a new id, without a death.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Kafka refuses rows for a right or for their time: the message says what helps, and the batch passes after that."""
+"""Kafka refuses rows for a missing right or for their time, and the message has a remedy.
+
+After the remedy, the batch passes.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,10 @@ def opened(broker: KafkaBroker, topic: str) -> None:
 
 
 def entries_of(broker: KafkaBroker) -> set[AclBinding]:
-    """The entries that the broker itself applies; it gets them from the controller, some time after the answer."""
+    """The entries that the broker itself applies.
+
+    The broker gets them from the controller, some time after the answer.
+    """
     admin = broker.admin()  # a client that is collected takes its open requests with it
     return set(admin.describe_acls(EVERY_ENTRY).result(LIMIT_S))
 
@@ -224,7 +230,10 @@ def limits(broker: KafkaBroker, topic: str, before_ms: int, after_ms: int) -> No
 
 
 def takes_an_old_row(broker: KafkaBroker, topic: str) -> bool:
-    """Whether the topic's log takes a row of one minute ago; the broker's description may be ahead of the log."""
+    """Whether the topic's log takes a row of one minute ago.
+
+    The broker's description may be ahead of the log.
+    """
     answers: list[KafkaError | None] = []
 
     def answered(error: KafkaError | None, _message: Message) -> None:

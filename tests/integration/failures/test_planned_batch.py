@@ -1,4 +1,7 @@
-"""The advice for a batch that is planned already is true: a limit does not make it smaller, planning it anew does."""
+"""The advice for a batch that is planned already is true.
+
+A limit does not make the batch smaller. Planning it anew does.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A row that the table refuses ends the job for good, whoever writes it: our tasks, Delta or Spark's own writer."""
+"""A row that the table refuses ends the job for good, whoever writes it.
+
+The writers are our tasks, Delta and Spark's own writer.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Too few in-sync replicas stop writes for a while; the job waits, says so, and loses and doubles nothing."""
+"""Too few in-sync replicas stop writes for a while.
+
+The job waits and reports it. It loses and duplicates nothing.
+"""
 
 from __future__ import annotations
 

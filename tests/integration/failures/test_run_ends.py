@@ -1,4 +1,7 @@
-"""A run whose pipeline ends for good stops at once, quotes the pipeline, and leaves a report if the load had begun."""
+"""A run whose pipeline ends for good stops at once, and quotes the pipeline.
+
+The run leaves a report if the load had begun.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""SIGTERM to every process of a job, as a service manager sends it, ends the job with exit code 0."""
+"""SIGTERM to every process of a job ends the job with exit code 0.
+
+A service manager sends the signal in this way.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A row that is too large for its topic ends the job once, and the message names record, size and command."""
+"""A row that is too large for its topic ends the job once.
+
+The message names record, size and command.
+"""
 
 from __future__ import annotations
 

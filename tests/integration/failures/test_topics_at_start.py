@@ -1,4 +1,7 @@
-"""A start is refused for a topic that does not exist, whatever the sink is, and creates none by a typing error."""
+"""A start is refused for a topic that does not exist, whatever the sink is.
+
+A typing error creates no topic.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
 @pytest.fixture
 def creating(lab: Lab, tmp_path: Path) -> Iterator[Fixture]:
-    """Topics on a broker that creates topics when a client asks for them, as Kafka does by default."""
+    """Topics on a broker that creates topics when a client asks for them.
+
+    This is Kafka's default.
+    """
     with start_kafka(tmp_path / "kafka", settings={"auto.create.topics.enable": "true"}) as broker:
         yield Fixture(replace(lab, kafka=broker), tmp_path)
 

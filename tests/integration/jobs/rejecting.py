@@ -1,4 +1,7 @@
-"""A query that rejects some of its rows, and what a plain consumer finds in its quarantine topic."""
+"""A query that rejects some of its rows, and the records in its quarantine topic.
+
+A plain consumer reads these records.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A Delta table that has changed since the start ends the query with the sink's own words, under every guarantee."""
+"""A Delta table that has changed since the start ends the query.
+
+The error has the sink's own text, under every guarantee.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +89,10 @@ def test_a_table_that_was_changed_after_the_start_ends_the_query_in_words(
 
 @each_guarantee
 def test_a_batch_without_any_task_is_delivered(spark: SparkSession, tmp_path: Path, guarantee: str) -> None:
-    """Spark plans such a batch of a stateless query for an empty file, and for a Kafka topic without records."""
+    """Spark plans a batch without tasks for an empty file, and for an empty Kafka topic.
+
+    The query is stateless.
+    """
     table, source = tmp_path / "table", tmp_path / "input"
 
     def run() -> None:

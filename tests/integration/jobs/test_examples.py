@@ -1,4 +1,7 @@
-"""The stateful jobs of `examples/` write each result once though they are killed, counted by SQL and by DuckDB."""
+"""The stateful jobs of `examples/` write each result once though they are killed.
+
+SQL and DuckDB count the results.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A job that names its input topic is refused if the topic is another one, or lacks records that it needs."""
+"""A job that names its input topic is refused if the topic is wrong.
+
+The topic is another one, or lacks records that the job needs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The jobs of `examples/` keep their promise while they are killed, counted by a plain consumer and by SQL."""
+"""The jobs of `examples/` keep their promise while they are killed.
+
+A plain consumer and SQL count the output.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +36,9 @@ def grown(before: list[Counter[str]], after: list[Counter[str]]) -> bool:
 
 
 def kill_again_and_again(job: Example, kills: int, counts: Callable[[], list[Counter[str]]]) -> int:
-    """Kills the job, each time some moments after new rows are visible; returns the number of orders.
+    """Kills the job several times, each time some moments after new rows are visible.
 
-    At least one kill leaves an open batch, which the next start has to run again.
+    Returns the number of orders. At least one kill leaves an open batch, which the next start has to run again.
     """
     moments = random.Random(SEED)
     done, inside = 0, 0

@@ -1,4 +1,4 @@
-"""A real job is scraped over HTTP while it runs, after it was killed, and after it was refused."""
+"""A real job is scraped over HTTP: while it runs, after a kill, and after a refusal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ def lines_of_the_page() -> str:
 
 
 def scrape(port: int) -> dict[tuple[str, ...], float]:
-    """The value of each sample, by its name and the labels besides sink and sink_id; empty before the server is up."""
+    """The value of each sample, by its name and its labels other than sink and sink_id.
+
+    Empty before the server is up.
+    """
     try:
         text = page(f"http://127.0.0.1:{port}/metrics", 10).decode()
     except OSError:

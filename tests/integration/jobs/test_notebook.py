@@ -1,4 +1,7 @@
-"""The notebook of `examples/` runs from its first cell to its last, and shows what its text says."""
+"""The notebook of `examples/` runs from its first cell to its last.
+
+It shows what its text promises.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A stateful job whose checkpoint, state and journal are in an object store, killed between decision and commit."""
+"""A stateful job with checkpoint, state and journal in an object store.
+
+The job is killed between decision and commit.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A session or a query on which a guarantee cannot rest is refused before a checkpoint is made."""
+"""A session or a query is refused if it cannot support a guarantee.
+
+The refusal comes before a checkpoint is made.
+"""
 
 from __future__ import annotations
 

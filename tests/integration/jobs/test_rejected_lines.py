@@ -1,4 +1,7 @@
-"""The lines for rejected records on the page of one's own job give `deliver` the column that it wants."""
+"""The lines for rejected records on the page of one's own job work.
+
+They give `deliver` the column that it wants.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`deliver` copies a query's rejected records, and writes its rows, into a sink whose tasks write."""
+"""`deliver` copies a query's rejected records, and writes its rows.
+
+The sink is one whose tasks write.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Queries of one process: restarted after a failure, side by side, and with a wrong checkpoint."""
+"""Queries of one process: restarted, side by side, and with a wrong checkpoint.
+
+A restart follows a failure.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +88,10 @@ def test_a_query_that_failed_is_restarted_in_its_process(copy: Copy, monkeypatch
 
 
 def test_a_writer_does_not_run_a_batch_twice(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The batch is in the table and not in Spark's commit log; the writer knows the markers from before it."""
+    """The batch is in the table and not in Spark's commit log.
+
+    The writer knows the markers from before the batch.
+    """
 
     def failed(_self: Any, batch: Batch) -> None:
         raise CommitUncertain(f"batch {batch.id} is not noted")
@@ -119,7 +125,10 @@ def test_a_writer_does_not_run_a_batch_twice(copy: Copy, monkeypatch: pytest.Mon
 def test_a_query_that_a_newer_driver_has_stopped_is_not_started_again(
     copy: Copy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The newer driver comes in the middle of a batch, and the sink reports a failure that alone would pass."""
+    """The newer driver comes in the middle of a batch.
+
+    The sink reports a failure that alone would pass.
+    """
     commit = driver_side.KafkaSink.commit
 
     def fenced(self: Any, batch: int, prepared: Any) -> set[int]:

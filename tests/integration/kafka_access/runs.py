@@ -56,7 +56,10 @@ def command(folder: Path, *words: str, environment: Mapping[str, str] | None = N
 
 
 def report_of(folder: Path, ended: Ended) -> dict[str, Any]:
-    """The report of a run with `--json report.json`, after a search of the page that is made from it."""
+    """The report of a run with `--json report.json`.
+
+    The function also searches the page that is made from the report for the secret.
+    """
     assert ended.done.returncode == 0, ended.text
     assert ended.leaks == set()
     publish(folder / "results" / "local")

@@ -90,7 +90,10 @@ class Secured:
 
 @contextmanager
 def secured_kafka(folder: Path, **more: str) -> Iterator[Secured]:
-    """Starts the broker, and makes the user of its logins; `more` are settings of the broker, with `_` for `.`."""
+    """Starts the broker, and makes the user of its logins.
+
+    `more` are settings of the broker, with `_` for `.`.
+    """
     authority = Authority(folder / "authority")
     names = (CLIENTS, CONTROLLER, *LISTENERS)
     *free, tokens_port = free_ports(len(names) + 1)

@@ -1,4 +1,7 @@
-"""A connection to a secured Kafka works with right settings, and is refused by its cause within ten seconds."""
+"""A connection to a secured Kafka works with right settings.
+
+With wrong settings it is refused within ten seconds, and the message names the cause.
+"""
 
 from __future__ import annotations
 

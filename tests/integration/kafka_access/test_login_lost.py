@@ -1,4 +1,7 @@
-"""A running pipeline whose login Kafka begins to refuse names the login, though its clients only see time pass."""
+"""A running pipeline names its login when Kafka begins to refuse the login.
+
+The pipeline's clients only see that time passes.
+"""
 
 from __future__ import annotations
 

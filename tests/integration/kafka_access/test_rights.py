@@ -1,6 +1,7 @@
-"""A Kafka user with only the printed rights runs a job; without one of them, the message names that right.
+"""A Kafka user with only the printed rights runs a job.
 
-The broker forbids everything that was not granted. Each case has a user, topics and a sink_id of its own.
+Without one of the rights, the message names that right. The broker forbids everything that was not granted. Each case
+has a user, topics and a sink_id of its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The commands that reach Kafka run with the printed rights only, and name one that is missing."""
+"""The commands that reach Kafka run with the printed rights only.
+
+They name a right that is missing.
+"""
 
 from __future__ import annotations
 
@@ -141,7 +144,10 @@ def case_of(guarded: Guarded, folder: Path, point: str = "") -> Case:
 
 @pytest.fixture(scope="module")
 def dead(guarded: Guarded, tmp_path_factory: pytest.TempPathFactory) -> Case:
-    """A job that died with decided transactions, for commands that are refused and so change nothing."""
+    """A job that died with decided transactions.
+
+    It is for commands that are refused and so change nothing.
+    """
     return case_of(guarded, tmp_path_factory.mktemp("dead"), "after-decision")
 
 

@@ -1,4 +1,7 @@
-"""A whole run over TLS and a login is kept though it is killed, and leaves its secret nowhere."""
+"""A whole run over TLS and a login keeps its guarantee though it is killed.
+
+It leaves its secret nowhere.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The ten steps of docs/at_work.md, as they stand there, on a Kafka with TLS, SCRAM and ACLs and a Spark cluster.
+"""The ten steps of docs/at_work.md, as the page has them, on a secured Kafka.
 
-The commands of the page run one after the other, with the addresses and paths of the test. The job of step 10 is the
-documented one.
+Kafka has TLS, SCRAM and ACLs, and Spark is a cluster. The commands of the page run one after the other, with the
+addresses and paths of the test. The job of step 10 is the documented one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A token endpoint on loopback (RFC 6749, client credentials), with the keys by which a broker checks its tokens."""
+"""A token endpoint on loopback (RFC 6749, client credentials).
+
+It also serves the keys by which a broker checks its tokens.
+"""
 
 from __future__ import annotations
 

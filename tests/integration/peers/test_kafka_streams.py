@@ -1,4 +1,7 @@
-"""Kafka Streams writes the pipeline's rows exactly once after a kill -9, and forgets old sessions."""
+"""Kafka Streams writes the pipeline's rows exactly once after a kill -9.
+
+It forgets old sessions.
+"""
 
 from __future__ import annotations
 

@@ -33,7 +33,10 @@ def blocks(language: str) -> list[str]:
 
 
 def copied(folder: Path, **settings: Any) -> Path:
-    """The job of the page, with these settings in place of its own; of the project it finds the library alone."""
+    """The job of the page, with these settings in place of its own.
+
+    From the project, the job finds the library alone.
+    """
     (folder / "library").mkdir()
     (folder / "library" / "oncebench").symlink_to(ROOT / "oncebench")
     shutil.copytree(ROOT / "pipeline", folder / "pipeline", ignore=shutil.ignore_patterns("__pycache__"))

@@ -1,4 +1,7 @@
-"""A record that is set aside can be sent again: its copy has the original's headers and timestamp, and always fits."""
+"""A record that is set aside can be sent again.
+
+Its copy has the original's headers and timestamp, and always fits.
+"""
 
 from __future__ import annotations
 

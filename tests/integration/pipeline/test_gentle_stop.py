@@ -1,4 +1,7 @@
-"""SIGTERM ends a healthy pipeline with exit code 0, also in the middle of a batch, under every kind of writer."""
+"""SIGTERM ends a healthy pipeline with exit code 0, also in the middle of a batch.
+
+This holds for every kind of writer.
+"""
 
 from __future__ import annotations
 

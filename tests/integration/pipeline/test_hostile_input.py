@@ -1,4 +1,7 @@
-"""Records that are no events never stop the pipeline and never vanish; offsets for monitoring decide nothing."""
+"""Records that are no events never stop the pipeline and never vanish.
+
+Offsets for monitoring decide nothing.
+"""
 
 from __future__ import annotations
 

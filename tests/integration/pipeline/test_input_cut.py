@@ -1,4 +1,7 @@
-"""Input that lost its end and has grown again, lost its beginning, or waits for a transaction."""
+"""Input that lost its end and has grown again, or that lost its beginning.
+
+An open transaction shows in the ends of the input.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Outages, and starts that must be refused: what a pipeline does when it is late or misplaced."""
+"""Outages, and starts that must be refused.
+
+The tests show what a pipeline does when it is late or misplaced.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`oncebench transactions` beside a real pipeline that was killed before and after its decision."""
+"""`oncebench transactions` beside a real pipeline that was killed.
+
+The kill is before or after the pipeline's decision.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The job of docs/pipeline_as_template.md keeps its promise: it is taken from the page, run, and killed."""
+"""The job of docs/pipeline_as_template.md keeps its promise.
+
+The job is taken from the page, run, and killed.
+"""
 
 from __future__ import annotations
 

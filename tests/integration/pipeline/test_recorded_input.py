@@ -1,4 +1,4 @@
-"""A recorded input gives the rows and rejections that the first operator made, also in a replay.
+"""A recorded input gives the rows and rejections of the first operator, also in a replay.
 
 `tests/data/recorded_input` holds 1,003 records of ten sessions, with every kind of bad event among them. The rows
 and the rejections were recorded with commit 28dd13a, whose operator took one event at a time.
@@ -23,7 +23,10 @@ RECORDED = Path(__file__).parents[2] / "data" / "recorded_input"
 
 
 def as_bytes(text: str | None) -> bytes | None:
-    """The bytes of a recorded key or value; JSON has no bytes, and Latin-1 has a letter for each."""
+    """The bytes of a recorded key or value.
+
+    JSON has no bytes, and Latin-1 has a letter for each.
+    """
     return None if text is None else text.encode("latin-1")
 
 

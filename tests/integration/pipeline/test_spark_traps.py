@@ -1,4 +1,7 @@
-"""What Spark does with a sink that skips a batch which it holds already: docs/spark_traps.md, shown by real runs."""
+"""What Spark does with a sink that skips a batch which it holds already.
+
+Real runs show the traps of docs/spark_traps.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A session leaves the state only after a pause: not because other records are newer, or because of an outage."""
+"""A session leaves the state only after a pause.
+
+It does not leave because other records are newer, or because of an outage.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ DAY_MS = 86_400_000
 
 
 def send_interleaved(fixture: Fixture, partition: int, names: list[str], first_ms: int, span_ms: int) -> None:
-    """Sends seq 0 of all sessions, then seq 1 of all; the records' times are spread over `span_ms`."""
+    """Sends seq 0 of all sessions, then seq 1 of all.
+
+    The records' times are spread over `span_ms`.
+    """
     producer = Producer({"bootstrap.servers": fixture.lab.kafka.bootstrap_servers})
     rounds = list(zip(*map(session, names), strict=True))
     records = [record for each in rounds for record in each]
@@ -37,7 +43,10 @@ def reasons(fixture: Fixture) -> Counter[bytes | None]:
 
 
 def take_records_of_any_time(fixture: Fixture) -> None:
-    """Kafka 4 refuses records that are more than an hour ahead; topics that were made before take them."""
+    """Kafka 4 refuses records that are more than an hour ahead.
+
+    Topics that were made before take them.
+    """
     configure(fixture.lab.kafka.admin(), fixture.input, {"message.timestamp.after.max.ms": 2**63 - 1})
 
 

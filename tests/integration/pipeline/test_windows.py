@@ -1,4 +1,7 @@
-"""A windowed job of one's own gets its last window without more input, also if the batch without data is killed."""
+"""A windowed job of one's own gets its last window without more input.
+
+This holds also if the batch without data is killed.
+"""
 
 from __future__ import annotations
 

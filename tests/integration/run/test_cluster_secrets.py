@@ -14,7 +14,10 @@ pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pyte
 
 
 def test_variables_of_executors_are_in_no_command_line(tmp_path: Path) -> None:
-    """The sink declares PGPASSWORD for its tasks. Executors reach the driver at an address that the user names."""
+    """The sink declares PGPASSWORD for its tasks.
+
+    Executors reach the driver at an address that the user names.
+    """
     ended = command(
         tmp_path, "run", "--sink", "postgres", "--guarantee", "exactly-once", "--cluster", "2", "--rate", "300",
         "--sessions", "30", "--start-timeout", "400", "--json", "report.json",

@@ -1,4 +1,7 @@
-"""Events of another producer during a run: copies in another partition and huge records are judged by what happened."""
+"""Events of another producer during a run are judged by what happened.
+
+They are copies in another partition, and huge records.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Whole runs that replay a user's file: its records are in the sink as the guarantee promises, byte for byte."""
+"""Whole runs that replay a user's file.
+
+The file's records are in the sink as the guarantee promises, byte for byte.
+"""
 
 from __future__ import annotations
 

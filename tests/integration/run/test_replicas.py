@@ -1,4 +1,7 @@
-"""Faults of one broker of three, in whole audited runs: exactly-once is kept, and rows flow on."""
+"""Faults of one broker of three, in whole audited runs.
+
+Exactly-once is kept, and rows flow on.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Several generators and observers in one run: nothing is lost, nothing counts twice, and who dies is named."""
+"""Several generators and observers in one run.
+
+Nothing is lost, nothing counts twice, and a process that dies is named.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Whole audited runs on a standalone Spark cluster, whose workers share no class path with the driver."""
+"""Whole audited runs on a standalone Spark cluster.
+
+Its workers share no class path with the driver.
+"""
 
 from __future__ import annotations
 
@@ -122,7 +125,10 @@ def test_executors_that_cannot_start_are_named_with_their_cause(cluster: SparkCl
 def test_an_executor_without_the_shared_folder_is_refused_with_its_machine(
     cluster: SparkCluster, tmp_path: Path
 ) -> None:
-    """All machines of the test are one, so the executors look for another folder than the driver's."""
+    """All machines of the test are one.
+
+    Therefore the executors look for another folder than the driver's.
+    """
     other = json.dumps({"mark": "/nowhere/.shared-1"})
     options = ("--sink", "kafka", "--rate", "500", "--duration", "1")
     with run(tmp_path, cluster, *options, "--spark-conf", f"spark.executorEnv.{NEEDED_FILES}={other}") as suite:

@@ -1,4 +1,7 @@
-"""Whole runs of the workload `windows`, healthy and killed: late events stay out, and each guarantee is kept."""
+"""Whole runs of the workload `windows`, healthy and killed.
+
+Late events stay out, and each guarantee is kept.
+"""
 
 from __future__ import annotations
 

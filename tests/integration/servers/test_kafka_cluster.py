@@ -67,7 +67,10 @@ def test_the_brokers_listen_on_loopback_and_fit_into_3_gb(cluster: KafkaCluster)
 
 
 def coordinators(admin: KafkaAdminClient, names: list[str], kind: CoordinatorType) -> dict[str, int]:
-    """The brokers that Kafka names. The first question also makes the topic, and has no answer yet."""
+    """The brokers that Kafka names.
+
+    The first question also makes the topic, and has no answer yet.
+    """
     found: dict[str, int] = {}
 
     def answered() -> bool:
@@ -142,7 +145,7 @@ def test_a_broker_that_is_cut_off_acknowledges_nothing(tmp_path: Path) -> None:
 
 
 def require_only_proxies(cluster: KafkaCluster) -> None:
-    """Requires that each broker has connections to the proxies, and none to the ports of another broker."""
+    """Requires connections of each broker to the proxies, and none to another broker's ports."""
     ports = {port: number for number, broker in cluster.brokers.items() for port in broker.ports.values()}
     reached = 0
     for number, broker in cluster.brokers.items():

@@ -1,4 +1,7 @@
-"""The user's own PostgreSQL with sslmode=verify-full: used over TLS, and refused by its cause within ten seconds."""
+"""The user's own PostgreSQL with sslmode=verify-full is used over TLS.
+
+A server that cannot be trusted is refused within ten seconds, and the message names the cause.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The failpoints amid a user's function: what its sink holds at each of them, in a real Spark session."""
+"""The failpoints amid a user's function, in a real Spark session.
+
+The tests compare what the function's sink holds at each of them.
+"""
 
 from __future__ import annotations
 
@@ -63,9 +66,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def points_of(
     function: str, number: int, spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch, *asked: str
 ) -> list[tuple[str, int | None, int]]:
-    """Runs a batch through a function; returns (point, partition, its rows in the sink) in the order of time.
+    """Runs a batch through a function; returns (point, partition, its rows in the sink).
 
-    Another batch runs before it, whose points do not count.
+    The points are in the order of time. Another batch runs before it, whose points do not count.
     """
     patch.chdir(folder)  # restored after the test: the sink changes to the user's folder
     patch.syspath_prepend(str(SINKS))

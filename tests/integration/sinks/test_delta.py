@@ -1,4 +1,7 @@
-"""Delta: a lost checkpoint and a reused id are refused, and so is a replay that makes other rows, of whatever type."""
+"""Delta: a lost checkpoint and a reused id are refused.
+
+A replay that makes other rows, of whatever type, is refused too.
+"""
 
 from __future__ import annotations
 

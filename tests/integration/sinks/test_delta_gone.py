@@ -1,4 +1,4 @@
-"""Delta: a table that a job has made, and that somebody removes, is never made again without a word."""
+"""Delta: a removed table of a job is never made again without an error."""
 
 from __future__ import annotations
 

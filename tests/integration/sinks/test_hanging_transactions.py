@@ -1,4 +1,6 @@
-"""What a coordinator has decided and a partition never heard of is ended there, as it was decided; nothing else is.
+"""Ends a transaction that its coordinator has ended, and that a partition still holds.
+
+It ends there as the coordinator decided. No other transaction is ended.
 
 A broker that does not ask the coordinator before it appends (`transaction.partition.verification.enable`, KIP-890) lets
 a test leave a transaction open behind its coordinator's back; how one gets there by itself: `kafka_forgotten.py`.
@@ -79,7 +81,7 @@ class World:
         settle(self.coordinator, self.prefix, {self.name}, 60_000, LIMIT_S)
 
     def leaves_open(self, partition: int = 1) -> None:
-        """A record of the producer's transaction in a partition of which the coordinator does not know."""
+        """A record of the producer's transaction in a partition unknown to the coordinator."""
         txn = self.transaction
         batch = MemoryRecordsBuilder(2, 0, 16_384, transactional=True, producer_id=txn.producer_id,
                                      producer_epoch=txn.epoch, base_sequence=0)  # fmt: skip

@@ -1,4 +1,7 @@
-"""The Kafka sink on a real broker, without Spark: one worker, several drivers, and what each of them may still do."""
+"""The Kafka sink on a real broker, without Spark.
+
+There are one worker and several drivers. The tests show what each driver may still do.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,10 @@ def die() -> None:
 
 
 def committed_and_then_prepared(output: Output) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A driver commits batch 8, prepares batch 9 in the same worker, and dies; returns what the two had prepared."""
+    """A driver commits batch 8, prepares batch 9 in the same worker, and dies.
+
+    Returns the prepared work of the two batches.
+    """
     first = output.driver("two-phase", 1)
     eighth = write(first.prepare_writer(), 8, "eight")
     assert first.commit(8, {0: eighth}) == set()

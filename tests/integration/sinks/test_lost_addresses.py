@@ -1,4 +1,7 @@
-"""Clients that lost every address while their broker shut down are as good as new when it is back."""
+"""Clients that lost every address while their broker shut down work again.
+
+They are as good as new when the broker is back.
+"""
 
 from __future__ import annotations
 

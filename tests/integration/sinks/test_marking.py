@@ -1,4 +1,7 @@
-"""Markers that get into their transaction while librdkafka waits for a broker that has left the cluster."""
+"""Markers that get into their transaction while librdkafka waits for a broker.
+
+The broker has left the cluster.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +79,10 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("commits", [False, True], ids=["two-phase", "idempotent"])
 def test_a_lost_coordinator_of_transaction_and_group_costs_no_restart(three: KafkaCluster, commits: bool) -> None:
-    """Without `put_marker` librdkafka waits for ever: it has removed the broker (its issue 5511)."""
+    """Without `put_marker` librdkafka waits for ever.
+
+    It has removed the broker (its issue 5511).
+    """
     topic = three.fresh_topic("marking", 1)
     client = {"bootstrap.servers": three.bootstrap_servers, "log_level": 0}
     names = Names(f"s-{uuid.uuid4().hex}", 1, topic)

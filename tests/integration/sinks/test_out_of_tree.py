@@ -1,4 +1,7 @@
-"""A sink in a package of its own, installed by pip, is listed, run, killed and judged like one of ours."""
+"""A sink in a package of its own, installed by pip, works like one of ours.
+
+It is listed, run, killed and judged in the same way.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The PostgreSQL sink and service on a real server: fencing, commit, crashes, hostile keys, the reader, refusals."""
+"""The PostgreSQL sink and service on a real server.
+
+The tests cover fencing, commit, crashes, hostile keys, the reader, and refusals.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,10 @@ def output(server: PostgresServer, request: pytest.FixtureRequest, monkeypatch: 
 
 
 def called(processes: Iterable[psutil.Process]) -> Iterator[tuple[psutil.Process, tuple[str, list[str]]]]:
-    """Name and command line of those that are still there: PostgreSQL has workers that end by themselves."""
+    """Name and command line of the processes that are still there.
+
+    PostgreSQL has workers that end by themselves.
+    """
     for each in processes:
         with suppress(psutil.NoSuchProcess):
             yield each, (each.name(), each.cmdline())

@@ -1,4 +1,7 @@
-"""The advice of PostgreSQL's messages, followed literally, mends the cause, and every row is there once."""
+"""The advice of PostgreSQL's messages, followed literally, mends the cause.
+
+Afterwards every row is there once.
+"""
 
 from __future__ import annotations
 

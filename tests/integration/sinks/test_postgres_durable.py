@@ -1,4 +1,7 @@
-"""What is promised to wait for the disk does so, whatever role, database or server say of `synchronous_commit`."""
+"""What is promised to wait for the disk does so.
+
+The settings of `synchronous_commit` by role, database or server do not change that.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""PostgreSQL killed with SIGKILL and started again at every step of the two-phase protocol, under a real pipeline."""
+"""PostgreSQL killed with SIGKILL and started again at every step of two-phase.
+
+A real pipeline runs the protocol.
+"""
 
 from __future__ import annotations
 

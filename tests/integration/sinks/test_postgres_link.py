@@ -1,4 +1,7 @@
-"""The PostgreSQL sink behind a proxy: a COMMIT or a claim has no answer, and it took effect, or never arrived."""
+"""The PostgreSQL sink behind a proxy: a COMMIT or a claim has no answer.
+
+The request took effect, or never arrived.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A PostgreSQL that says nothing for a while: whoever reads it still hears a signal, Ctrl-C say."""
+"""A PostgreSQL that is silent for a while: its reader still gets a signal.
+
+Ctrl-C is such a signal.
+"""
 
 from __future__ import annotations
 

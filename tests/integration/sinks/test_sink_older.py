@@ -1,4 +1,7 @@
-"""An output that is older than the checkpoint, or has lost its markers, is never written on without a word."""
+"""An output that is older than the checkpoint, or lost its markers, is refused.
+
+The sink never continues such an output without an error.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,10 @@ def visible(sink: str, target: dict[str, Any]) -> Counter[tuple[str, int]]:
 
 
 def write_each(fixture: Fixture, config: PipelineConfig, letters: str) -> None:
-    """Runs a pipeline that writes the first letter's sessions in batch 0, and the others in later batches."""
+    """Runs a pipeline that writes the first letter's sessions in batch 0.
+
+    It writes the sessions of the other letters in later batches.
+    """
     send(fixture, letters[0])
     with start_once(fixture, config) as started:
         wait_for_input(fixture, config, started)
@@ -57,7 +63,10 @@ def killed_in_batch_0(fixture: Fixture, config: PipelineConfig) -> None:
 
 
 def goes_on_with_rows_that_are_there(fixture: Fixture, config: PipelineConfig, said: str) -> None:
-    """Follows the refusal's advice for a batch whose rows are all in the output, and for no other."""
+    """Follows the refusal's advice for a batch whose rows are all in the output.
+
+    The advice is for no other batch.
+    """
     assert "Batch 0 is open: check whether its rows are in the output" in said
     assert f"Its input ends at {config.checkpoint}/offsets/0, and begins where the file before ends" in said
     written = next(word for word in said.split() if word.endswith("open/0:written"))

@@ -1,4 +1,7 @@
-"""Every Spark type that a sink takes comes back as it was. Others are refused by column name."""
+"""Every Spark type that a sink takes comes back as it was.
+
+Others are refused by column name.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A driver that was taken for dead goes on beside its successor: what holds it back, and what happens without that."""
+"""A driver that was taken for dead continues beside its successor.
+
+The tests show what stops it, and what happens without that.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The published page to the eye: nothing is cut, too small, drawn without a figure, or told apart by colour alone."""
+"""The published page as the eye sees it.
+
+Nothing is cut, too small, drawn without a figure, or distinguished by colour alone.
+"""
 
 from __future__ import annotations
 

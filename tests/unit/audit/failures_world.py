@@ -1,7 +1,7 @@
-"""Small runs with failures: each session ends in a batch of its own, or below a position of its own.
+"""Small runs with failures.
 
-Batch n takes the second from n to n + 1 after the start of the load, and its line comes at the end of it. The last
-event of session n is in batch n.
+Each session ends in a batch of its own, or below a position of its own. Batch n takes the second from n to n + 1 after
+the start of the load, and its line comes at the end of it. The last event of session n is in batch n.
 """
 
 from __future__ import annotations

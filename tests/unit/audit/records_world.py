@@ -1,6 +1,7 @@
-"""A small run of the workload `records` in memory, whose rows are computed from the contract once more.
+"""A small run of the workload `records` in memory.
 
-The file has eight lines of different form. It is sent twice, after a warm-up of three records.
+Its rows are computed from the contract once more. The file has eight lines of different form. It is sent twice, after a
+warm-up of three records.
 """
 
 from __future__ import annotations

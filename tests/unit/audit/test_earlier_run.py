@@ -87,7 +87,10 @@ def test_damage_to_a_file_that_no_auditor_reads_leaves_the_verdict(folder: Path)
 
 @pytest.mark.parametrize(("copy", "anomalies"), [(b"{", {}), (b"}", {"QUAR": 1})])
 def test_the_copies_of_an_earlier_run_are_judged(folder: Path, copy: bytes, anomalies: dict[str, int]) -> None:
-    """Earlier versions cut no copies, so their files have no columns for the lengths of originals."""
+    """Earlier versions cut no copies.
+
+    Therefore their files have no columns for the lengths of originals.
+    """
     events = read_stream(folder / "input.arrow", INPUT).table.to_pylist()
     offset = 1 + max(each["offset"] for each in events if each["partition"] == 0)
     bad = {"partition": 0, "offset": offset, "timestamp_ms": 0, "key": b"k", "value": b"{"}

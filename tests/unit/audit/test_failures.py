@@ -73,7 +73,10 @@ def test_a_sink_that_loses_every_kth_batch_after_a_restart_is_broken(every: int)
 @BOTH
 @pytest.mark.parametrize("began", [True, False])
 def test_a_batch_whose_line_a_kill_prevented_may_have_begun_with_the_batch_before(guarantee: str, began: bool) -> None:
-    """Batch 3 was done and batch 4 open; both lines are missing, and the next start reports batch 3 again."""
+    """Batch 3 was done and batch 4 open, and both lines are missing.
+
+    The next start reports batch 3 again.
+    """
     recovered = {**batch(3, 11), "recovered": True}
     lines = [*batches()[:3], recovered, *(batch(number, number + 8) for number in range(4, SESSIONS))]
     lines = lines if began else [{name: each[name] for name in each if name != "began_us"} for each in lines]
@@ -199,7 +202,10 @@ def test_a_position_below_an_earlier_one_makes_the_rows_between_them_open_again(
 
 
 def test_a_task_that_repeats_an_old_position_does_not_take_it_back() -> None:
-    """After a restart each of Flink's tasks reports all partitions, and those of other tasks as they were then."""
+    """After a restart each of Flink's tasks reports all partitions.
+
+    It reports the partitions of other tasks as they were then.
+    """
     started = {"kind": "started", "t_us": at(4)}
     lines = [*positions((1, 2)), started, *positions((5, 3), (6, 6), (7, 3), (8, 12), (9, 3))]
     _, until_us = writing_times(expected_of(run(WORLD.rows, lines)), lines)

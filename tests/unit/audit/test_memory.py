@@ -30,7 +30,10 @@ def folder() -> Iterator[Path]:
 
 
 def add_foreign_records(folder: Path, size: int) -> None:
-    """Adds invalid events with long keys, their copies (every other one is cut), and rows that cannot be read."""
+    """Adds invalid events with long keys, their copies, and rows that cannot be read.
+
+    Every other copy is cut.
+    """
     for name, schema in SCHEMAS.items():
         path = folder / f"{name}.arrow"
         stored = read_stream(path, schema).table

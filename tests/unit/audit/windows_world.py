@@ -1,6 +1,7 @@
-"""A small run of the workload `windows` in memory, whose rows are computed from the contract once more.
+"""A small run of the workload `windows` in memory.
 
-Two sessions are late with one event each. Two closing events follow, each in a batch of its own.
+Its rows are computed from the contract once more. Two sessions are late with one event each. Two closing events follow,
+each in a batch of its own.
 """
 
 from __future__ import annotations

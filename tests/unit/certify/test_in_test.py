@@ -1,4 +1,7 @@
-"""The fixture `certify` of pytest: what it runs, how a test fails, and what a start of pytest pays for it."""
+"""The fixture `certify` of pytest: what it runs, and how a test fails.
+
+A start of pytest loads no other part of the suite.
+"""
 
 from __future__ import annotations
 
@@ -196,7 +199,10 @@ def test_a_start_of_pytest_loads_no_other_part_of_the_suite(tmp_path: Path) -> N
 
 
 def test_pytest_finds_the_fixture_by_the_projects_entry_point(tmp_path: Path) -> None:
-    """The entry point is read from pyproject.toml, so the test does not depend on what is installed."""
+    """The entry point is read from pyproject.toml.
+
+    Therefore the test does not depend on what is installed.
+    """
     entries = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]
     (info := tmp_path / "entry-1.dist-info").mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: entry\nVersion: 1\n")

@@ -1,4 +1,7 @@
-"""docs/certify.md lists every scenario and variable; docs/why_believe_it.md lists the sinks that show each scenario."""
+"""docs/certify.md lists every scenario and variable.
+
+docs/why_believe_it.md lists the sinks that show each scenario.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The series of a certificate: which failures end it, and which leave one scenario without an answer."""
+"""The series of a certificate: which failures end it.
+
+Other failures leave one scenario without an answer.
+"""
 
 from __future__ import annotations
 

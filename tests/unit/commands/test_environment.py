@@ -1,4 +1,7 @@
-"""Every option of every command is also an environment variable, whose name is that of the option."""
+"""Every option of every command is also an environment variable.
+
+The name of the variable is that of the option.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`oncebench load` prints what it waits for until the first events are sent, and why it ended early."""
+"""`oncebench load` prints what it waits for until the first events are sent.
+
+It also prints why it ended early.
+"""
 
 from __future__ import annotations
 

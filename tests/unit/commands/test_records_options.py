@@ -1,4 +1,7 @@
-"""`oncebench run --records`: the file gives workload and length, and a saved or printed command runs the same cell."""
+"""`oncebench run --records`: the file gives workload and length.
+
+A saved or printed command runs the same cell.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Scenario files: a saved run is the same run, options override a file, and a wrong file is refused with its line."""
+"""Scenario files: a saved run is the same run, and options override a file.
+
+A wrong file is refused with its line.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""A batch that is run again: compared with its first run before a row is written in place of another.
+"""A batch that is run again is compared with its first run.
 
-The frame is as much of Spark as a batch asks of it; that Spark keeps the rest is for the contract tests.
+The comparison comes before a row is written in place of another. The frame is as much of Spark as a batch asks of it;
+that Spark keeps the rest is for the contract tests.
 """
 
 from __future__ import annotations
@@ -51,7 +52,10 @@ def mark(key: str) -> Mark:
 
 @dataclass(frozen=True)
 class Frame:
-    """The rows of a batch by partition, how often they were made, and how often Spark keeps them."""
+    """The rows of a batch by partition.
+
+    The frame counts how often they were made, and how often Spark keeps them.
+    """
 
     parts: Sequence[Sequence[str]]
     made: list[int]
@@ -206,7 +210,10 @@ class Sums:
 
 
 class Handed:
-    """The rows of a batch that a writer of Spark's takes, with the task that they pass on their way."""
+    """The rows of a batch that a writer of Spark's takes.
+
+    `task` is the task that the rows pass on their way.
+    """
 
     def __init__(self, task: Any = None) -> None:
         self.task, self.schema, self.columns = task, SCHEMA, SCHEMA.names

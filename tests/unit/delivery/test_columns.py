@@ -59,7 +59,10 @@ def test_a_column_with_the_name_of_the_hash_is_refused(asked: str, name: str) ->
 
 
 def test_a_job_with_a_column_of_that_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the sink and the guarantee: Spark's own sinks get no hash and would lose the column too."""
+    """The refusal does not depend on the sink and the guarantee.
+
+    Spark's own sinks get no hash and would lose the column too.
+    """
     made = StructType([*job_rows.SCHEMA, StructField("__row_hash", StringType())])
     monkeypatch.setattr(job_rows, "SCHEMA", made)
     monkeypatch.setattr(job_rows, "ROW", tuple(made.names))

@@ -1,6 +1,7 @@
-"""The digest sums row hashes without an order, and is compared only with digests of its own kind.
+"""The digest sums row hashes without an order.
 
-The hash itself is Spark's: `tests/contract/test_digest.py` computes it over every Spark type.
+It is compared only with digests of its own kind. The hash itself is Spark's: `tests/contract/test_digest.py` computes
+it over every Spark type.
 """
 
 from __future__ import annotations

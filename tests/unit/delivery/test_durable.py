@@ -66,7 +66,10 @@ def test_a_folder_that_others_made_need_not_stand_in_one_that_may_be_read(
 def test_a_journal_that_is_new_is_forced_to_the_disk_with_the_checkpoint_that_it_stands_in(
     tmp_path: Path, steps: list[tuple[str, Path]]
 ) -> None:
-    """Else a power cut takes the decisions away with their folder, and leaves what they have shown."""
+    """Else a power cut takes the decisions away with their folder.
+
+    It leaves what the decisions have shown.
+    """
     open_journal(tmp_path / "checkpoint", Identity("s", "files-jsonl", "exactly-once", "two-phase", 2))
     assert {("forced", tmp_path), ("forced", tmp_path / "checkpoint")} <= set(steps)
 

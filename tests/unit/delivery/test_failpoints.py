@@ -104,7 +104,10 @@ def test_a_driver_that_has_been_succeeded_uses_up_no_later_fault(tmp_path: Path)
 
 
 def test_a_task_in_another_session_dies_without_its_driver(tmp_path: Path) -> None:
-    """On a Spark cluster a task has the session of its Spark worker; `life` is that of the driver."""
+    """On a Spark cluster a task has the session of its Spark worker.
+
+    `life` is the session of the driver.
+    """
     driver = os.getsid(0)
     faults = ("mid-write@batch=2", "after-prepare@batch=2")
     task = f"from dataclasses import replace; at = replace(at.__self__, life={driver}).reach; "

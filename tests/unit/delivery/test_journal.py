@@ -126,7 +126,10 @@ def test_what_a_death_left_half_written_is_no_entry_and_is_cleaned(tmp_path: Pat
 
 
 def test_another_starters_temporary_file_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second start between the first one's write and its link must not end the first with FileNotFoundError."""
+    """A second start must not end the first one with FileNotFoundError.
+
+    It comes between the first one's write and its link.
+    """
     journal = open_journal(tmp_path, IDENTITY)
     link = os.link
 

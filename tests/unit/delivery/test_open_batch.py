@@ -1,4 +1,7 @@
-"""A start without markers asks whether the open batch's rows are in the output, and restores markers by the answer."""
+"""A start without markers asks whether the open batch's rows are in the output.
+
+It restores markers by the answer.
+"""
 
 from __future__ import annotations
 

@@ -46,7 +46,10 @@ def end(offset: int) -> Record:
 
 
 class Client:
-    """A consumer of partition 0. It describes the topic by these codes in turn, and then returns these records."""
+    """A consumer of partition 0.
+
+    It describes the topic by these codes in turn, and then returns these records.
+    """
 
     def __init__(self, records: list[Record], described: list[int] | None = None, last: int = 10) -> None:
         self.records, self.described, self.last = records, described or [0], last

@@ -1,4 +1,7 @@
-"""Failpoints that a user's sink names: nothing outside a run, a kill at exactly that point inside."""
+"""Failpoints that a user's sink names.
+
+They do nothing outside a run. Inside a run, a kill comes at exactly that point.
+"""
 
 from __future__ import annotations
 

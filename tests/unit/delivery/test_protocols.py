@@ -1,5 +1,6 @@
-"""The protocols of `oncebench.delivery.protocols` themselves, over a sink in memory, killed at every point and pair
-of points.
+"""The protocols of `oncebench.delivery.protocols` themselves, over a sink in memory.
+
+They are killed at every point and pair of points.
 
 Nothing of Kafka or Spark is imitated here but what the protocols rely on: a batch that is run again after a death, and
 a sink whose prepared work outlives its driver. That the real sink keeps this is for the contract tests.
@@ -147,7 +148,10 @@ class MemoryBatch:
 def lives(
     protocol: Any, folder: Path, deaths: list[str | None], on_lost: str = "rewrite", between: Any = None
 ) -> Store:
-    """Runs the batch in one life after the other until one survives; returns what is in the sink."""
+    """Runs the batch in one life after the other until one survives.
+
+    Returns what is in the sink.
+    """
     store = Store()
     for die_at in [*deaths, None, None, None]:
         journal = open_journal(folder, Identity("s", "memory", "d", "v", PARTITIONS))
@@ -283,7 +287,10 @@ def test_a_replay_that_makes_other_rows_writes_nothing_and_raises(tmp_path: Path
 
 
 def test_a_lost_partition_is_written_again_only_as_its_first_run_wrote_it(tmp_path: Path) -> None:
-    """The other partition is committed, so rows that moved from one to the other would be lost or doubled."""
+    """The other partition is committed.
+
+    So rows that moved from one partition to the other would be lost or doubled.
+    """
     store = Store()
     journal = open_journal(tmp_path, Identity("s", "memory", "d", "v", PARTITIONS))
     with pytest.raises(Killed):

@@ -1,4 +1,7 @@
-"""A quarantine travels to a worker without what the driver has counted, and says why copies failed."""
+"""A quarantine travels to a worker without what the driver has counted.
+
+It reports why copies failed.
+"""
 
 from __future__ import annotations
 

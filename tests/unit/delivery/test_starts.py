@@ -1,4 +1,7 @@
-"""A start finds what changed since the last one, and goes on only with the loss that was accepted."""
+"""A start finds what changed since the last one.
+
+It continues only with the loss that was accepted.
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,10 @@ _VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AWS_RE
 
 @contextmanager
 def answering(status: int, code: str, seen: list[str] | None = None) -> Iterator[str]:
-    """A server that gives every request the same answer, in the form of Amazon S3; yields its address."""
+    """A server that gives every request the same answer; yields its address.
+
+    The answer has the form of Amazon S3.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:

@@ -115,7 +115,10 @@ def test_of_concurrent_puts_one_wins(place: Place) -> None:
 
 @pytest.mark.parametrize("content", [b"first", b"second"])
 def test_a_link_whose_answer_was_lost_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
-    """As on NFS: the client sends the request again, and the server refuses the name that the first one has made."""
+    """As on NFS: the client sends the request again.
+
+    The server refuses the name that the first request has made.
+    """
     store = store_of(tmp_path)
     link, was_there = os.link, content == b"second"
     if was_there:

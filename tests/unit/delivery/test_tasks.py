@@ -1,4 +1,7 @@
-"""The code in a Spark task: it consumes every row, and no rejected record is lost, whatever becomes of the rows."""
+"""The code in a Spark task: it consumes every row, and loses no rejected record.
+
+This holds whatever becomes of the rows.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ NONE = Failpoints((), Path("/dev/null"), None)
 
 
 class Copies(Quarantine):
-    """Sends copies to a list; they are acknowledged only when it waits for that. `left` never are."""
+    """Sends copies to a list.
+
+    They are acknowledged only when the quarantine waits for that. The number `left` never are.
+    """
 
     def __init__(self, left: int = 0) -> None:
         super().__init__("bad", "in", {"bootstrap.servers": "b:1"})

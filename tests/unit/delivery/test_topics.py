@@ -1,4 +1,7 @@
-"""What a start and a failure find out about topics: reserved names, missing rights, partitions that take no rows."""
+"""What a start and a failure find out about topics.
+
+They find reserved names, missing rights, and partitions that take no rows.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ OWN = ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cl
 
 
 def cluster(allowed: list[AclOperation] | None) -> AdminClient:
-    """A cluster whose topics exist, with these rights of the user; None: it does not return them."""
+    """A cluster whose topics exist, with these rights of the user.
+
+    None: the cluster does not return the rights.
+    """
 
     def describe_topics(topics: Any, **asked: Any) -> dict[str, Future[Any]]:
         assert asked["include_authorized_operations"]

@@ -1,4 +1,7 @@
-"""Who may end a transaction that a dead job has left open: every decision and state, the note, the living driver."""
+"""Who may end a transaction that a dead job has left open.
+
+The tests cover every decision and state, the note, and the living driver.
+"""
 
 from __future__ import annotations
 
@@ -165,7 +168,10 @@ def test_a_process_that_was_started_after_the_driver_is_another_one(tmp_path: Pa
 
 
 def test_an_older_process_with_the_drivers_id_is_not_the_driver(tmp_path: Path) -> None:
-    """As the first process of a node, while the driver was the first one of a container with the node's name."""
+    """The process is the first one of a node.
+
+    The driver was the first process of a container with the node's name.
+    """
     journal = open_journal(tmp_path, IDENTITY)
     (entry,) = journal.generations()
     start(journal.folder, os.getppid(), 2, host=entry["host"], process=f"{entry['process']}0")

@@ -1,4 +1,7 @@
-"""The last words of a batch that died: what helps this batch, which input it reads, and how often it died."""
+"""The last words of a batch that died: what helps this batch.
+
+They also have the input that the batch reads, and how often it died.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ PLANNED = 7
 
 
 def planned(checkpoint: Path) -> None:
-    """Plans batch 7, which reads offsets 10 to 19 of partition 0, in a checkpoint with a journal."""
+    """Plans batch 7 in a checkpoint with a journal.
+
+    The batch reads offsets 10 to 19 of partition 0.
+    """
     for folder in ("offsets", "commits"):
         (checkpoint / folder).mkdir()
     for batch, end in ((PLANNED - 1, 10), (PLANNED, 20)):

@@ -55,7 +55,10 @@ def test_a_failed_write_of_a_claimed_batch_says_that_a_restart_drops_it(sqlstate
 
 
 def test_a_batch_that_another_driver_has_committed_may_be_in_the_table() -> None:
-    """Under exactly-once a restart does not write it again then; under at-most-once it never does."""
+    """Under exactly-once a restart does not write it again then.
+
+    Under at-most-once a restart never does.
+    """
     said = str(failure(delta.of_text("[DELTA_CONCURRENT_TRANSACTION] x"), "batch 7 could not be appended: x"))
     assert said.endswith(f"Let only one driver run. {UNLESS_THERE}")
     assert RESTART not in said

@@ -1,4 +1,7 @@
-"""The count of deaths: of the same batch by the same error, across restarts, and never in the way of a delivery."""
+"""The count of deaths of the same batch by the same error, across restarts.
+
+The count is never in the way of a delivery.
+"""
 
 from __future__ import annotations
 

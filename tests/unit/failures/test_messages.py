@@ -1,4 +1,7 @@
-"""Every message of a pipeline's end is listed, is short, says what to do, and names only what exists."""
+"""Every message of a pipeline's end is listed, is short, and has a remedy.
+
+It names only what exists.
+"""
 
 from __future__ import annotations
 

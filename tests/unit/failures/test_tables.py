@@ -1,4 +1,7 @@
-"""Each table of error codes: known codes, sentences that fit into a message, and unknown codes that stay transient."""
+"""Each table of error codes has known codes, and sentences that fit into a message.
+
+Unknown codes stay transient.
+"""
 
 from __future__ import annotations
 

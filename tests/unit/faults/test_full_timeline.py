@@ -1,4 +1,7 @@
-"""A fault whose line in the timeline cannot be written still undoes what it did: a server may be of other runs too."""
+"""A fault whose line in the timeline cannot be written still undoes what it did.
+
+A server may be of other runs too.
+"""
 
 from __future__ import annotations
 

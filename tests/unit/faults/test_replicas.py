@@ -1,4 +1,7 @@
-"""Faults of one broker of several: it is back when the fault or the run ends, and only one is away. No broker."""
+"""Faults of one broker of several: it is back when the fault or the run ends.
+
+Only one broker is away. The tests start no broker.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,10 @@ class Broker:
 
 @dataclass
 class Cluster:
-    """Three brokers. Broker 2 leads until it is away; `moves`: whether another one then takes over."""
+    """Three brokers; broker 2 leads until it is away.
+
+    `moves`: whether another broker then takes over.
+    """
 
     moves: bool = True
     synced: bool = True

@@ -1,4 +1,7 @@
-"""Faults in which too few replicas have a row: brokers and settings are as before at the end. No broker."""
+"""Faults in which too few replicas have a row.
+
+Brokers and settings are as before at the end. The tests start no broker.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,10 @@ JOB = Identity("s", "sqlite", "exactly-once", "idempotent", 2)
 
 
 class Written:
-    """A protocol that writes down its batches, and fails in one of them, after a claim if it claims."""
+    """A protocol that writes down its batches, and fails in one of them.
+
+    It fails after a claim if it claims.
+    """
 
     def __init__(self, fails_in: int = -1, kind: type[PipelineError] = DeliveryFailed, claims: bool = False) -> None:
         self.fails_in, self.kind, self.claims, self.batches = fails_in, kind, claims, list[int]()
@@ -46,7 +49,10 @@ def test_a_driver_begins_with_any_batch_and_goes_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("again", [5, 4])
 def test_a_batch_that_this_driver_has_begun_is_not_run_again(tmp_path: Path, again: int) -> None:
-    """Spark replays a batch only in a new start of the query, and the sink's markers are those of `deliver`."""
+    """Spark replays a batch only in a new start of the query.
+
+    The sink's markers are those of `deliver`.
+    """
     protocol = Written(fails_in=5)
     deliver = batches(protocol, tmp_path)
     with pytest.raises(DeliveryFailed):

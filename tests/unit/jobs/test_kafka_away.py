@@ -1,4 +1,7 @@
-"""Errors of both Kafka clients name the cluster and the next step, at a start and in a command."""
+"""Errors of both Kafka clients name the cluster and the next step.
+
+They occur at a start and in a command.
+"""
 
 from __future__ import annotations
 

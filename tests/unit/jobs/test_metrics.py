@@ -1,4 +1,7 @@
-"""The metrics of a job: which there are, what they count, and that a silent server never delays a scrape."""
+"""The metrics of a job: which there are, and what they count.
+
+A silent server never delays a scrape.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A start refuses `input=` for a query that reads something else, and names what the query reads."""
+"""A start refuses `input=` for a query that reads something else.
+
+The refusal names what the query reads.
+"""
 
 from __future__ import annotations
 

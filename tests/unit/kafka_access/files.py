@@ -1,4 +1,7 @@
-"""Files of settings and certificates for tests; the certificates are none, and only their form is looked at."""
+"""Files of settings and certificates for tests.
+
+The certificates are none, and only their form is looked at.
+"""
 
 from __future__ import annotations
 

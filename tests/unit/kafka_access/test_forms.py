@@ -1,4 +1,7 @@
-"""One file of Java properties reaches librdkafka, kafka-python and Spark with the same meaning."""
+"""One file of Java properties has the same meaning for every client.
+
+The clients are librdkafka, kafka-python and Spark.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""No Kafka client of the suite's own process prints librdkafka's lines into the user's terminal."""
+"""No Kafka client of the suite's own process prints librdkafka's lines.
+
+They would come into the user's terminal.
+"""
 
 from __future__ import annotations
 

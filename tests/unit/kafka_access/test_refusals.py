@@ -1,4 +1,7 @@
-"""What the settings of a Kafka may not be: each refusal names the setting, the reason and the next step."""
+"""What the settings of a Kafka may not be.
+
+Each refusal names the setting, the reason and the next step.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The checks of certificates accept what Kafka's clients and libpq accept, also from Python 3.13 on."""
+"""The checks of certificates accept what Kafka's clients and libpq accept.
+
+This holds also from Python 3.13 on.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,10 @@ def test_a_certificate_of_another_authority_is_refused(tmp_path: Path) -> None:
 
 @contextmanager
 def server(store: Path, request: int = 0) -> Iterator[int]:
-    """A TLS server for one connection; `request` bytes are answered with S before TLS, as PostgreSQL does."""
+    """A TLS server for one connection.
+
+    It answers `request` bytes with S before TLS, as PostgreSQL does.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(store)
     with closing(socket.create_server((HOST, 0))) as listener:

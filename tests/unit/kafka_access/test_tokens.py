@@ -1,4 +1,7 @@
-"""kafka-python's tokens come from the endpoint, are kept for most of their life, and name no secret in an error."""
+"""kafka-python's tokens come from the endpoint, and are kept for most of their life.
+
+An error names no secret.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A group's offsets are read when the coordinator can answer, and an error is never taken for no offset."""
+"""A group's offsets are read when the coordinator can answer.
+
+An error is never taken for no offset.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A run with `--cluster` gets a Spark cluster of its own, and every other run the master of its cell."""
+"""A run with `--cluster` gets a Spark cluster of its own.
+
+Every other run gets the master of its cell.
+"""
 
 from __future__ import annotations
 

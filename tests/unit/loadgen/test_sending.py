@@ -1,4 +1,7 @@
-"""A load sends each event at its scheduled time and sleeps in between, by a clock that only the client's polls move."""
+"""A load sends each event at its scheduled time and sleeps in between.
+
+Only the client's polls move the clock.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""SIGTERM ends the observer: while it opens its reader, and after the last rows have arrived."""
+"""SIGTERM ends the observer.
+
+It comes while the observer opens its reader, and after the last rows have arrived.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,10 @@ class Clock:
 
 
 class Late:
-    """A reader whose rows come at given times after its first poll; some polls return early without a row."""
+    """A reader whose rows come at given times after its first poll.
+
+    Some polls return early without a row.
+    """
 
     def __init__(self, clock: Clock, *due_s: float) -> None:
         self.clock, self.due_s, self.taken, self.began_s = clock, [*due_s], 0, clock.now_s
@@ -89,7 +95,10 @@ def test_rows_on_their_way_at_sigterm_are_taken(
 
 
 class Seldom:
-    """A reader that is not due for long: only a poll that waits for nothing reads at once, and its call is slow."""
+    """A reader that is not due for long, and whose call is slow.
+
+    Only a poll that waits for nothing reads at once.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self.clock, self.taken = clock, False

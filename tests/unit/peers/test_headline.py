@@ -100,7 +100,10 @@ def test_an_older_run_of_a_peer_has_no_defaults() -> None:
 
 
 def asked_of(row: Row, words: list[str]) -> Cell:
-    """The cell that a command asks of the program of the row's engine. A peer leaves the batch limit out."""
+    """The cell that a command asks of the program of the row's engine.
+
+    A peer leaves the batch limit out.
+    """
     if row.peer is None:
         assert words[:2] == ["oncebench", "run"]
         return asked_cell(run.make_context("run", words[2:]), None)

@@ -70,7 +70,10 @@ class Java:
     ],
 )  # fmt: skip
 def test_an_outer_exception_explains_an_inner_one_that_nobody_knows(outer: str, inner: str, end: str) -> None:
-    """As Spark 4.2 wraps them. A cause that is permanent by itself does not stop the job for good here."""
+    """As Spark 4.2 wraps them.
+
+    A cause that is permanent by itself does not stop the job for good here.
+    """
 
     class Ours:
         def check_still_ours(self) -> None:
@@ -83,7 +86,10 @@ def test_an_outer_exception_explains_an_inner_one_that_nobody_knows(outer: str, 
 
 
 def test_an_error_outside_of_a_batch_keeps_its_class() -> None:
-    """What `StreamingQuery.exception` returns has a text without it. A missing class would start again for ever."""
+    """What `StreamingQuery.exception` returns has a text without the class.
+
+    A missing class would start again for ever.
+    """
 
     class Ours:
         def check_still_ours(self) -> None:

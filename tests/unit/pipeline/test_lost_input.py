@@ -1,4 +1,7 @@
-"""Input that is replaced while the job runs: the message does not promise that nothing was read or written."""
+"""Input that is replaced while the job runs.
+
+The message does not promise that nothing was read or written.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ from tests.unit.pipeline.test_positions import checkpoint
 
 
 class Topic:
-    """Kafka's answers about the input topic. While it answers about epochs, Spark commits one more batch."""
+    """Kafka's answers about the input topic.
+
+    While it answers about epochs, Spark commits one more batch.
+    """
 
     def __init__(self, checkpoint: Path) -> None:
         self.checkpoint = checkpoint
@@ -59,7 +65,10 @@ def test_a_running_job_does_not_say_it(checks: StartChecks) -> None:
 
 
 def test_a_position_is_taken_before_the_epoch_of_its_leader(checks: StartChecks, tmp_path: Path) -> None:
-    """Otherwise records of a later epoch could be before the position, and a sound log would look cut."""
+    """Otherwise records of a later epoch could be before the position.
+
+    Then a sound log would look cut.
+    """
     made = config(tmp_path)
     checkpoint(made.checkpoint, {"0": 50}, {"0": 90}, done=0)
     checks.watch_input()

@@ -182,7 +182,10 @@ class Session(Held):
         self.operator.init(self)  # type: ignore[arg-type]
 
     def sees(self, seq: int, planned_ms: int) -> None:
-        """A batch with one event, planned at this time; the watermark is the time of the batch before."""
+        """A batch with one event, planned at this time.
+
+        The watermark is the time of the batch before.
+        """
         self.watermark_ms, self.planned_ms = self.planned_ms, planned_ms
         record = {"key": b"a", "partition": 0, "offset": seq, "value": event("a", seq)}
         (rows,) = pack(iter([pa.RecordBatch.from_pylist([record], SCHEMA)]))

@@ -1,4 +1,7 @@
-"""The positions of Spark's checkpoint, compared with the offsets of the topic, and moved over an accepted loss."""
+"""The positions of Spark's checkpoint, compared with the offsets of the topic.
+
+They are moved over an accepted loss.
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,10 @@ def test_compiled_code_has_room_for_all_of_spark() -> None:
 
 
 def test_a_master_that_does_not_answer_may_answer_the_next_start() -> None:
-    """What Spark 4.2 gives after a minute with `spark://127.0.0.1:1`, and for a setting that it refuses."""
+    """The errors are those of Spark 4.2.
+
+    They come after a minute with `spark://127.0.0.1:1`, and for a setting that it refuses.
+    """
     away = not_started("spark://m:7077", f"java.lang.IllegalStateException: {_STOPPED}")
     assert away.restart_helps
     assert str(away).startswith("the Spark master spark://m:7077 did not take this job")

@@ -1,4 +1,7 @@
-"""Temporary files of killed pipelines are removed by the next; running pipelines keep theirs."""
+"""Temporary files of killed pipelines are removed by the next pipeline.
+
+Running pipelines keep theirs.
+"""
 
 from __future__ import annotations
 

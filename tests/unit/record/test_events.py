@@ -1,4 +1,7 @@
-"""Every event of timeline.jsonl is in one file, with its meaning, and stored runs keep their names."""
+"""Every event of timeline.jsonl is in one file, with its meaning.
+
+Stored runs keep the names of their events.
+"""
 
 from __future__ import annotations
 

@@ -102,7 +102,10 @@ def test_cores_are_busy_until_the_last_row_of_a_flat_out_load() -> None:
 @pytest.mark.parametrize(("late_ms", "part"), [((5.0, 120.0), "generator 2 of 2"), ((120.0, 500.0), "generator 2 of 2"),
                                                ((101.0, 3.0), "generator 1 of 2"), ((99.0, 100.0), None)])  # fmt: skip
 def test_one_late_generator_of_several_is_the_bottleneck(late_ms: tuple[float, float], part: str | None) -> None:
-    """Over all events it may be late for less than one in a hundred, but its own sessions are late."""
+    """A generator's own sessions are late, though few of all events are.
+
+    Over all events it may be late for less than one in a hundred.
+    """
     end: Any = SimpleNamespace(items=({"t_us": 10_000_000, "event": "drained"},))
     lines = tuple(SimpleNamespace(items=({"summary": {"lateness_ms": {"p99": ms, "max": ms}}},)) for ms in late_ms)
     record: Any = SimpleNamespace(timeline=end, load_status=lines, ledger=NO_EVENTS, plan=SimpleNamespace(started_us=0))

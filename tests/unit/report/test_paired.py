@@ -79,7 +79,10 @@ def test_an_interval_misses_the_true_median_in_5_percent_at_most(n: int) -> None
     assert found.low + found.high == n - 1
 
     def missed(low: float) -> float:
-        """The chance that the median of any distribution is not between the ends, if this is the lower one."""
+        """The chance that the median of any distribution is not between the ends.
+
+        `low` is the lower end.
+        """
         return 2 * sum(comb(n, beyond) for beyond in range(int(low) + 1)) / 2**n
 
     assert missed(found.low) <= 0.05 < missed(found.low + 1)  # a narrower one would miss more

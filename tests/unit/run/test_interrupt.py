@@ -1,4 +1,7 @@
-"""A gentle stop reaches its end, whoever has stopped reading, and whichever signal asked for it."""
+"""A gentle stop reaches its end, whichever signal asked for it.
+
+A reader that has stopped reading does not hold it up.
+"""
 
 from __future__ import annotations
 

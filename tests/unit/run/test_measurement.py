@@ -1,4 +1,7 @@
-"""When a run is measured: from the start of load or pipeline, and again from the end of the warm-up time."""
+"""When a run is measured: from the start of load or pipeline.
+
+The measurement begins again at the end of the warm-up time.
+"""
 
 from __future__ import annotations
 

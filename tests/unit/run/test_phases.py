@@ -37,7 +37,10 @@ def test_only_a_run_whose_pipeline_is_not_starting_has_stalled(
 
 
 def drained(folder: Path, interrupted: bool = False, read: int = 10_000) -> FakeRun:
-    """A run whose load is over, with two random kills left. Its pipeline has read so many of 10,000 events."""
+    """A run whose load is over, with two random kills left.
+
+    Its pipeline has read `read` of 10,000 events.
+    """
     run = FakeRun(folder, replace(CELL, sessions=0, random_kills=2), interrupted)
     run.progress.position = {"0": read}
     run.fake.child, run.fake.is_running, run.fake.random_kills_left = object(), True, 2

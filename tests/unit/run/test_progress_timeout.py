@@ -1,4 +1,7 @@
-"""The timeouts restart whenever the run makes progress, and a slow start is progress while a run drains."""
+"""The timeouts restart whenever the run makes progress.
+
+A slow start is progress while a run drains.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,10 @@ def test_neither_progress_nor_another_call_extends_a_shortened_timeout() -> None
 
 
 class Draining:
-    """A run after its load, with a limit of 180 s; it stands for its own supervisor and progress."""
+    """A run after its load, with a limit of 180 s.
+
+    It stands for its own supervisor and progress.
+    """
 
     def __init__(self, start_s: float = 120.0) -> None:
         self.clock = Clock()
@@ -73,7 +79,10 @@ class Draining:
         self.starting = True
 
     def expires_after(self, seconds: float, writes_each: float | None = None) -> bool:
-        """Whether the timeout expires within these seconds, during which the attempt may write to its log."""
+        """Whether the timeout expires within these seconds.
+
+        The attempt may write to its log during this time.
+        """
         for passed in range(1, round(seconds) + 1):
             self.clock.now += 1
             if writes_each and passed % writes_each == 0:

@@ -1,4 +1,7 @@
-"""The network between members of a cluster: a cut holds what passes between one member and the others. No Kafka."""
+"""The network between members of a cluster.
+
+A cut holds what passes between one member and the others. The tests start no Kafka.
+"""
 
 from __future__ import annotations
 

@@ -240,7 +240,10 @@ def test_a_forgotten_catch_lets_the_request_pass(proxy: Proxy) -> None:
 
 @contextmanager
 def caught(framing: Framing, catch: Catch, request: bytes) -> Iterator[tuple[Proxy, socket.socket, socket.socket]]:
-    """The proxy, the client's socket and the server's socket, after the server received a caught request."""
+    """The proxy, the client's socket and the server's socket, after a caught request.
+
+    The server has received the request.
+    """
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         before(server.getsockname()[1], framing) as proxy,

@@ -1,4 +1,7 @@
-"""A proxy that is slow once says so in a sentence, leaves no thread, and works again afterwards."""
+"""A proxy that is slow once reports it in a sentence, and leaves no thread.
+
+It works again afterwards.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A user's functions: loaded with helpful refusals, and read as rows that each have a place of their own."""
+"""A user's functions: loaded with helpful refusals, and read as rows.
+
+Each row has a place of its own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The process of a user's functions: what they start ends with it, and what they did not commit is not there."""
+"""The process of a user's functions: what they start ends with it.
+
+What they did not commit is not there.
+"""
 
 from __future__ import annotations
 

@@ -46,7 +46,10 @@ def test_a_topic_that_cannot_be_described_raises_its_error(code: int, error: typ
 
 
 class Loading:
-    """kafka-python's client: the coordinator answers with these errors first, then with one transaction."""
+    """kafka-python's client, whose coordinator answers with these errors first.
+
+    Then it answers with one transaction.
+    """
 
     def __init__(self, *errors: type[KafkaError]) -> None:
         self.errors = list(errors)
@@ -103,9 +106,10 @@ def test_a_list_waits_no_longer_than_its_limit(monkeypatch: pytest.MonkeyPatch) 
 
 
 class Returning:
-    """kafka-python's client, which has seen broker 1 only. Broker 2 is there again, and leads one of two partitions.
+    """kafka-python's client, which has seen broker 1 only.
 
-    The first so many descriptions of that partition show no leader.
+    Broker 2 is there again, and leads one of two partitions. The first so many descriptions of that partition show no
+    leader.
     """
 
     def __init__(self, leaderless: int = 0) -> None:

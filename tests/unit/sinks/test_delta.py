@@ -78,7 +78,7 @@ def test_a_checkpoint_keeps_its_id_and_a_new_one_gets_another(tmp_path: Path) ->
 
 
 def test_a_start_finds_the_newest_batch_and_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The digest itself is Spark's; `tests/integration/sinks/test_delta.py` compares it with a replay's."""
+    """`tests/integration/sinks/test_delta.py` compares Spark's digest with a replay's."""
     read: list[list[str]] = []
     monkeypatch.setattr(
         delta_sink,

@@ -1,4 +1,7 @@
-"""A folder of files that is damaged or in the way: the message names what must change, and following it is safe."""
+"""A folder of files that is damaged or in the way: the message is right.
+
+It names what must change, and following it is safe.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hanging transactions: open before the coordinator was asked, and still open after the fence."""
+"""Hanging transactions: open before the coordinator was asked, and after the fence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ TOPICS = ("out", "__consumer_offsets")
 
 
 class Pretended:
-    """A coordinator and leaders, which list partitions several times; `looks`: the result of each list of `out`."""
+    """A coordinator and leaders, which list partitions several times.
+
+    `looks`: the result of each list of `out`.
+    """
 
     def __init__(self, state: str, *looks: list[OpenIn]) -> None:
         self.state, self.looks = state, list(looks)

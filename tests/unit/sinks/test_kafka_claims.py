@@ -1,4 +1,7 @@
-"""Claims of a driver on its sink_id in Kafka: a batch that Kafka does not take, and a name over another's."""
+"""Claims of a driver on its sink_id in Kafka.
+
+The tests cover a batch that Kafka does not take, and a name over another's.
+"""
 
 from __future__ import annotations
 

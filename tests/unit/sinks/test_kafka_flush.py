@@ -17,7 +17,10 @@ from tests.unit.sinks.test_kafka_writers import Task
 
 @pytest.fixture
 def given_up() -> Producer:
-    """A producer that has raised its reason already, before it reports the records that it dropped."""
+    """A producer that has raised its reason already.
+
+    It has not reported the records that it dropped.
+    """
     producer = ended(KafkaError.CLUSTER_AUTHORIZATION_FAILED)
     with pytest.raises(KafkaException):
         producer.poll(1)

@@ -26,9 +26,10 @@ OLD, OWN = "it.txn.g1.7.a", "it.txn.g2.7.b"
 
 @dataclass
 class Cluster:
-    """Coordinators and partitions. A place in `forgets` never gets a marker; other places get it at the end.
+    """Coordinators and partitions.
 
-    Offsets of groups are in it too. What is prepared is complete when it is fenced, or listed for the third time.
+    A place in `forgets` never gets a marker; other places get it at the end. Offsets of groups are in it too. What is
+    prepared is complete when it is fenced, or listed for the third time.
     """
 
     known: dict[str, Transaction]
@@ -326,7 +327,10 @@ def test_a_start_fences_the_ids_of_a_broker_that_comes_back(driver: Callable[...
 
 
 class Late(Cluster):
-    """Batch 8 of partition 0 is confirmed; its marker can be read when the transaction is complete."""
+    """Batch 8 of partition 0 is confirmed.
+
+    Its marker can be read when the transaction is complete.
+    """
 
     def completes(self) -> None:
         super().completes()

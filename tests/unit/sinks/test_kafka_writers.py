@@ -297,7 +297,10 @@ def test_rows_that_at_most_once_could_not_send_are_logged(
 
 
 def test_librdkafka_logs_a_lost_connection_as_fail() -> None:
-    """`TransactionalProducer.log` counts these lines: they are the only report of a connection that was lost."""
+    """`TransactionalProducer.log` counts these lines.
+
+    They are the only report of a connection that was lost.
+    """
     transactional = TransactionalProducer.__new__(TransactionalProducer)
     transactional._failures, transactional.sound = 0, True
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -1,4 +1,7 @@
-"""Sinks of installed packages: found by their entry point, and no package breaks another sink."""
+"""Sinks of installed packages: found by their entry point.
+
+No package breaks another sink.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,10 @@ Install = Callable[..., str]
 
 
 def write(site: Path, module: str, files: Mapping[str, str], version: str = "1.0") -> str:
-    """Puts a distribution with a sink into a folder, as pip does; returns the distribution's name."""
+    """Puts a distribution with a sink into a folder, as pip does.
+
+    Returns the distribution's name.
+    """
     for name, text in files.items():
         path = site / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,7 @@
-"""A COMMIT without an answer, over a server in memory: a task returns only if its rows are there."""
+"""A COMMIT without an answer, over a server in memory.
+
+A task returns only if its rows are there.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Readers that poll: new rows are returned once, and a row's place is the same in every read."""
+"""Readers that poll: new rows are returned once.
+
+A row's place is the same in every read.
+"""
 
 from __future__ import annotations
 

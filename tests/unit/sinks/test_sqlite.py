@@ -1,4 +1,7 @@
-"""The SQLite sink: what a power cut must not take back, and what the page on new sinks prints of it."""
+"""The SQLite sink: what a power cut must not take back.
+
+The page on new sinks prints some of its code.
+"""
 
 from __future__ import annotations
 

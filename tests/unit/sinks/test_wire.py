@@ -78,7 +78,10 @@ def test_a_client_that_reaches_no_cluster_leaves_no_thread() -> None:
 
 
 class Silent:
-    """kafka-python's client on its own event loop. Broker 0 answers at once, and broker 1 never does."""
+    """kafka-python's client on its own event loop.
+
+    Broker 0 answers at once, and broker 1 never does.
+    """
 
     def __init__(self, finds: bool) -> None:
         self.finds = finds

@@ -1,4 +1,7 @@
-"""The watch over a user's function: it acts while the function has written, and before the function has returned."""
+"""The watch over a user's function.
+
+It acts while the function has written, and before the function has returned.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ from oncebench.sinks.reader import NotAnsweredError
 
 
 class Store:
-    """A sink with a reader. `locked`: a call of the reader waits, as for a transaction that is open."""
+    """A sink with a reader.
+
+    `locked`: a call of the reader waits, as for a transaction that is open.
+    """
 
     limit_s = 10.0
 

@@ -1,4 +1,7 @@
-"""The operator: the same order for the same seed, undone operations, the files of a run, and how the tool ends."""
+"""The operator: the same order for the same seed, and undone operations.
+
+The tests also cover the files of a run, and how the tool ends.
+"""
 
 from __future__ import annotations
 

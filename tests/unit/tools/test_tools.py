@@ -1,4 +1,7 @@
-"""Every tool has a docstring with its command and duration, and a long run outlives its reader."""
+"""Every tool has a docstring with its command and duration.
+
+A long run outlives its reader.
+"""
 
 from __future__ import annotations
 

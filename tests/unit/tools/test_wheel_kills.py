@@ -1,4 +1,7 @@
-"""The kills of an installed job: the documented code, moments by a seed, and a count that finds each fault."""
+"""The kills of an installed job: the documented code, and moments by a seed.
+
+The count finds each fault.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The sinks of this project as black boxes: foreachBatch functions with a journal of their own.
+"""The sinks of this project as black boxes: functions for foreachBatch.
+
+The functions have a journal of their own.
 
 `deliver` gives a whole query its sink. A certificate calls a function per batch instead, so `_delivered` starts the
 sink at the first batch of each driver, as `deliver` does, and keeps the journal in the folder of the run.

@@ -1,4 +1,7 @@
-"""A reader that lists a folder of Parquet files, as pandas, DuckDB or another Spark job does."""
+"""A reader that lists a folder of Parquet files.
+
+pandas, DuckDB and other Spark jobs read a folder in the same way.
+"""
 
 from __future__ import annotations
 

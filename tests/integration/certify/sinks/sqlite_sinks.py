@@ -1,4 +1,7 @@
-"""Sinks of a user: functions for foreachBatch that write to SQLite, and one reader for all of them."""
+"""Sinks of a user: functions for foreachBatch that write to SQLite.
+
+One reader serves all of them.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,10 @@ def skip_seen(df: DataFrame, batch_id: int) -> None:
 
 
 def own_numbers(df: DataFrame, batch_id: int) -> None:
-    """Wrong: numbers the batches itself, from 0 at each start, and takes seen numbers for written batches."""
+    """Wrong: numbers the batches itself, from 0 at each start.
+
+    A batch with a number that the function has seen counts as written.
+    """
     number = next(_calls)
     rows = df.collect()
     with closing(_open()) as connection, connection:
@@ -68,7 +74,10 @@ def own_numbers(df: DataFrame, batch_id: int) -> None:
 
 
 def check_then_write(df: DataFrame, batch_id: int) -> None:
-    """Wrong under two drivers: looks for the batch first, and writes in a transaction that does not look again."""
+    """Wrong under two drivers: looks for the batch before its transaction.
+
+    The transaction writes, and does not look again.
+    """
     with closing(_open()) as connection, connection:
         _create(connection)
         seen = connection.execute("SELECT 1 FROM seen WHERE batch = ?", (batch_id,)).fetchone()
@@ -81,7 +90,10 @@ def check_then_write(df: DataFrame, batch_id: int) -> None:
 
 
 def mark_after_write(df: DataFrame, batch_id: int) -> None:
-    """Wrong after a kill amid the write: collects, looks for the mark, writes row by row, and marks the batch."""
+    """Wrong after a kill amid the write: marks the batch after its rows.
+
+    The function collects the rows, looks for the mark, writes row by row, and then marks the batch.
+    """
     rows = df.collect()
     if _seen(batch_id):
         return
@@ -91,7 +103,10 @@ def mark_after_write(df: DataFrame, batch_id: int) -> None:
 
 
 def count_then_write(df: DataFrame, batch_id: int) -> None:
-    """Wrong after a kill amid the write: counts, looks for the mark, writes in tasks, and marks the batch."""
+    """Wrong after a kill amid the write: marks the batch after tasks wrote its rows.
+
+    The function counts the rows, looks for the mark, writes in tasks, and then marks the batch.
+    """
     count = df.count()
     if count == 0 or _seen(batch_id):
         return

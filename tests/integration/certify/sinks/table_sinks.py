@@ -1,4 +1,7 @@
-"""Sinks of a user that write to tables: Delta without txnVersion, and an upsert through JDBC by a random key."""
+"""Sinks of a user that write to tables.
+
+They are Delta without txnVersion, and an upsert through JDBC by a random key.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`oncebench acls` prints commands that grant exactly the rights of the data, and so does the table in the docs."""
+"""`oncebench acls` prints commands that grant exactly the rights of the data.
+
+The table in the docs has the same rights.
+"""
 
 from __future__ import annotations
 

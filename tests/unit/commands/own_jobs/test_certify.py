@@ -1,4 +1,7 @@
-"""`oncebench certify`: mistakes are found before anything starts, and exit codes follow the required guarantee."""
+"""`oncebench certify`: mistakes are found before anything starts.
+
+Exit codes follow the required guarantee.
+"""
 
 from __future__ import annotations
 

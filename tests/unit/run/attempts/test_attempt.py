@@ -1,4 +1,7 @@
-"""An attempt has the lines that were written since its start, and none of an earlier attempt."""
+"""An attempt has the lines that were written since its start.
+
+It has none of an earlier attempt.
+"""
 
 from __future__ import annotations
 

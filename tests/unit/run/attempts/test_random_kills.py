@@ -256,7 +256,10 @@ class EndsTheWait(Link):
 
 @contextmanager
 def waiting_for_a_commit(world: World, link: EndsTheWait, monkeypatch: pytest.MonkeyPatch) -> Iterator[Supervisor]:
-    """Runs until a random kill waits for a commit, and until what `link` lets happen has ended the wait."""
+    """Runs until a random kill waits for a commit, and until the wait has ended.
+
+    An event that `link` allows ends the wait.
+    """
     monkeypatch.setattr(process, "start", world.start)
     monkeypatch.setattr(module, "RANDOM_KILL_MEAN_S", 1e-6)
     began = time.monotonic()

@@ -1,4 +1,7 @@
-"""The cells of the fault matrix: the faults of each row and family, and runs that are long enough for them."""
+"""The cells of the fault matrix: the faults of each row and family.
+
+The runs are long enough for their faults.
+"""
 
 from __future__ import annotations
 

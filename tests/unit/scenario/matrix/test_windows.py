@@ -1,4 +1,7 @@
-"""The fault matrix of the workload `windows`: loads without a limit of the batches, and tables of its own."""
+"""The fault matrix of the workload `windows`.
+
+It has loads without a limit of the batches, and tables of its own.
+"""
 
 from __future__ import annotations
 
