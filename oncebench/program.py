@@ -57,7 +57,10 @@ def run_program(name: str, command: click.Command) -> NoReturn:
 
 
 def _fix_import_folders() -> None:
-    """Makes the folders of PYTHONPATH absolute, as in this process: the suite starts processes in other folders."""
+    """Makes the folders of PYTHONPATH absolute.
+
+    The suite starts processes in other folders, where a relative path would name another folder.
+    """
     if folders := os.environ.get("PYTHONPATH"):
         absolute = (str(Path(each).absolute()) if each else "" for each in folders.split(os.pathsep))
         os.environ["PYTHONPATH"] = os.pathsep.join(absolute)

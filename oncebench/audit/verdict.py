@@ -291,7 +291,7 @@ def _unseen(findings: Findings) -> tuple[str, ...]:
 
 
 def not_finished(record: Record) -> str:
-    """Returns why the time of the run was over before its pipeline had finished; empty if it was not."""
+    """Returns why the run ended before its pipeline had finished; empty if it had finished."""
     timed_out = any(line.get("event") == events.START_TIMED_OUT for line in record.timeline.items)
     return NOT_FINISHED if timed_out else ""
 

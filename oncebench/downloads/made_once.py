@@ -51,12 +51,18 @@ def has(file: Path) -> bool:
 
 
 def made_or_failed(folder: Path, optional: str) -> bool:
-    """Whether the folder has its optional file, or the attempt to make this file failed less than a day ago."""
+    """Returns whether the folder needs no attempt to make its optional file.
+
+    The file is there, or an attempt to make it failed less than a day ago.
+    """
     return folder.is_dir() and (has(folder / optional) or time.time() - folder.stat().st_mtime < _RETRY_S)
 
 
 def _sync(folder: Path) -> None:
-    """Writes a folder's content to the disk. Otherwise a power failure could leave empty files behind its name."""
+    """Writes a folder's content to the disk.
+
+    Otherwise a power failure could leave empty files behind its name.
+    """
     for path in (*folder.rglob("*"), folder):
         if not path.is_symlink():
             handle = os.open(path, os.O_RDONLY)

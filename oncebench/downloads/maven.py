@@ -1,4 +1,6 @@
-"""Jars from Maven Central: those in the lock files of `locks/`, here and in packages with sinks, cached between runs.
+"""Fetches jars from Maven Central, and caches them between runs.
+
+The lock files in `locks/`, here and in packages with sinks, name the jars.
 
 Promise: `jars()` returns paths of files with the locked SHA-256. A jar is hashed when it is fetched, and again when its
 size or modification time has changed. A damaged jar is fetched again. Fetching holds a lock, so parallel runs share one

@@ -58,7 +58,10 @@ def _reason(error: requests.RequestException) -> str:
 
 
 def _ask(url: str) -> requests.Response:
-    """Sends the request. Raises `MissingEnvironment` if it can't be sent as this machine is set up."""
+    """Sends the request.
+
+    Raises `MissingEnvironment` if this machine is not set up for it.
+    """
     try:
         # identity: a server that compresses a .tar.gz again in transit would change the hashed bytes
         return requests.get(url, stream=True, timeout=_TIMEOUT_S, headers={"Accept-Encoding": "identity"})

@@ -176,7 +176,10 @@ def resume(process: psutil.Process) -> None:
 
 
 def forget_ended() -> None:
-    """Stops watching suspended processes that have ended: the kernel may give their pids to others."""
+    """Stops watching suspended processes that have ended.
+
+    The kernel may give their pids to others.
+    """
     for process, session in list(_suspended.items()):
         if not process.is_running():
             guardian().unwatch(session)
@@ -253,5 +256,8 @@ def tail(log: Path, offset: int = 0) -> str:
 
 
 def messages_in(log: Path, offset: int = 0) -> list[str]:
-    """The lines with which pipelines have ended (`delivery.errors`), in `log` from byte `offset` on; oldest first."""
+    """Returns the last messages of pipelines in `log`, from byte `offset` on; oldest first.
+
+    `delivery.errors` says how such a line begins.
+    """
     return [line for line in lines_of(log, offset) if line.startswith((REFUSED, STOPPED))]

@@ -47,7 +47,10 @@ class Guardian:
             self._send(f"watch {session.sid} {session.started}\n")
 
     def unwatch(self, session: Session) -> None:
-        """Stops watching `session`, whose number may be reused. A later session of that number stays watched."""
+        """Stops watching `session`, whose number may be reused.
+
+        A later session of that number stays watched.
+        """
         with self._lock:
             if self._watched.get(session.sid) == session:
                 del self._watched[session.sid]

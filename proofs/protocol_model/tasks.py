@@ -1,4 +1,4 @@
-"""The tasks of a batch and the workers that run them (`oncebench/sinks/kafka/rows/writers.py`).
+"""The tasks of a batch, and their workers (`oncebench/sinks/kafka/rows/writers.py`).
 
 Promise: the steps of a batch's tasks interleave in any order. A worker's producer is used from batch to batch with one
 id and epoch. In the next batch each partition moves to the other worker. A failed task ends its driver, because there

@@ -1,4 +1,6 @@
-"""What the tests of sinks leave out, as literals. The code under test must not decide what it is tested for.
+"""Lists what the tests of sinks leave out, as literals.
+
+The code under test must not decide what it is tested for.
 
 A case is named SINK-GUARANTEE-VARIANT. A sink that stops to declare something fails its test here, and so does a sink
 that begins to.

@@ -1,4 +1,4 @@
-"""Lists open transactions at the leaders of partitions, and ends a transaction there (KIP-664).
+"""Lists open transactions at the leaders of partitions, and ends them there (KIP-664).
 
 Promise: the answers are the leaders' alone. A leader has the producers of its partition and where their open
 transactions begin. It knows no transactional id and no decision: `oncebench.sinks.kafka.coordinator` asks for those.
