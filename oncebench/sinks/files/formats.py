@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,12 +19,16 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from oncebench.delivery import quarantine
+from oncebench.sinks.null_structs import without_hidden_nulls
 from oncebench.sinks.records import row_as_json
 
 # The column of a JSON line before it is written.
 LINE = "line"
 # The only field of a row that could not be read.
 UNREADABLE = "unreadable"
+# A task holds the rows of a row group in memory. Spark's record batches have 10,000 rows, about 1 MB. As row groups,
+# they would be slow to scan: a reader opens each column of each group.
+GROUP_BYTES = 32 * 1024 * 1024
 # The content of a file: returns its rows without reading the file again.
 Content = Callable[[], list[dict[str, Any]]]
 
@@ -86,9 +91,22 @@ def _row(line: bytes) -> dict[str, Any]:
 
 def _write_parquet(file: BinaryIO, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> None:
     with pq.ParquetWriter(file, first.schema) as writer:
-        writer.write_batch(first)
-        for rows in others:
-            writer.write_batch(rows)
+        for group in _groups(chain((first,), others)):
+            writer.write_table(pa.Table.from_batches(map(without_hidden_nulls, group)))
+
+
+def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Yields the record batches of each row group. At most GROUP_BYTES and one batch are held."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for rows in batches:
+        held.append(rows)
+        size += rows.nbytes
+        if size >= GROUP_BYTES:
+            yield held
+            held, size = [], 0
+    if held:
+        yield held
 
 
 def _read_parquet(path: Path) -> Content:
