@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import io
+import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import types as t
 
+from oncebench.delivery.errors import RefusedStart
 from oncebench.sinks.files import formats
-from oncebench.sinks.files.formats import PARQUET
+from oncebench.sinks.files.formats import JSON_LINES, PARQUET, Format
+from oncebench.sinks.files.sink import SUPPORTS, FileSink
 
 
 def written(*batches: pa.RecordBatch) -> pq.ParquetFile:
@@ -90,3 +96,27 @@ def test_a_task_holds_the_rows_of_one_row_group_only(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(formats, "GROUP_BYTES", 3 * batch.nbytes)
     with written(*[batch] * 8) as file:
         assert [file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)] == [300, 300, 200]
+
+
+SINCE = t.StructField("since", t.DayTimeIntervalType())
+
+
+@pytest.mark.parametrize("kind", [SINCE.dataType, t.YearMonthIntervalType(), t.TimeType(), t.VariantType()], ids=str)
+@pytest.mark.parametrize("within", [lambda kind: kind, t.ArrayType, lambda kind: t.StructType().add("x", kind)])
+def test_a_type_that_readers_would_not_get_back_is_refused_by_name(
+    tmp_path: Path, kind: t.DataType, within: Callable[[t.DataType], t.DataType]
+) -> None:
+    columns = t.StructType([t.StructField("since", within(kind))])
+    with pytest.raises(
+        RefusedStart, match=f"column 'since' is .* a parquet file cannot hold {re.escape(kind.simpleString())}"
+    ):
+        started(tmp_path / "ours", PARQUET, columns, "two-phase")
+    started(tmp_path / "spark", PARQUET, columns, "native")
+    started(tmp_path / "lines", JSON_LINES, columns, "two-phase")
+
+
+def started(folder: Path, form: Format, columns: t.StructType, variant: str) -> None:
+    made = FileSink(form, str(folder), "s", 2)
+    made.check_schema(columns)
+    (support,) = [each for each in SUPPORTS if each.variant == variant]
+    made.start(support, 1, [])
