@@ -25,9 +25,10 @@ start leaves them, because they look like the files of a writer that is about to
 zombie's). A commit whose file is gone breaks the table.
 
 Limits: the table is a folder that this process can read, because the sink reads the log through the file system. If a
-commit's data files were compacted and vacuumed before its batch was replayed, the rows cannot be compared and the start
-is refused. A batch without rows leaves an empty Parquet file of Spark's that no version names; it is not listed as a
-leftover. Compaction (OPTIMIZE) changes the place of rows: do not compact while an observer reads.
+commit's data files were compacted and vacuumed before its batch was replayed, the rows cannot be compared: the start is
+refused until the operator accepts that. A batch without rows leaves an empty Parquet file of Spark's that no version
+names; it is not listed as a leftover. Compaction (OPTIMIZE) changes the place of rows: do not compact while an observer
+reads.
 
 The baseline is Delta's own streaming sink, which promises exactly-once per query id (its entry: query id, batch). It
 has no failpoints. A run with faults therefore uses Delta's documented idempotent write in foreachBatch, with the same
