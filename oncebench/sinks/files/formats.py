@@ -164,7 +164,8 @@ def _unreadable(what: bytes) -> dict[str, Any]:
     return {UNREADABLE: what.decode("utf-8", "replace")}
 
 
-JSON_LINES = Format("jsonl", "json", _encode_json_lines, _write_json_lines, _read_json_lines)
+# Spark's to_json fails at a geometry.
+JSON_LINES = Format("jsonl", "json", _encode_json_lines, _write_json_lines, _read_json_lines, PLACES)
 # Spark reads an interval back as a number, a variant, geometry or geography as a struct, and no time at all.
 _NOT_IN_PARQUET = (*INTERVALS, *PLACES, "time", "variant", EMPTY)
 PARQUET = Format("parquet", "parquet", _as_columns, _write_parquet, _read_parquet, _NOT_IN_PARQUET)

@@ -115,6 +115,12 @@ def test_a_type_that_readers_would_not_get_back_is_refused_by_name(
     started(tmp_path / "lines", JSON_LINES, columns, "two-phase")
 
 
+def test_json_lines_refuse_the_types_at_which_to_json_fails(tmp_path: Path) -> None:
+    columns = t.StructType([t.StructField("place", t.ArrayType(t.GeometryType(4326)))])
+    with pytest.raises(RefusedStart, match=r"column .place. is array<.*a jsonl file cannot hold geometry"):
+        started(tmp_path / "ours", JSON_LINES, columns, "two-phase")
+
+
 def started(folder: Path, form: Format, columns: t.StructType, variant: str) -> None:
     made = FileSink(form, str(folder), "s", 2)
     made.check_schema(columns)
