@@ -349,6 +349,14 @@ class Sink:
         """Returns the newest batch of this sink_id that the sink held at the start; -1: none."""
         return max((mark.batch for mark in self.marks().values()), default=-1)
 
+    def incomparable(self) -> str | None:
+        """Returns why the open batch, which the sink has, cannot be compared with its replay; asked after `start`.
+
+        None: it can be, or there is none. Otherwise `marks` still has the batch, and the start is refused unless the
+        operator accepts a replay without a comparison. The text says what is gone, and how it can be restored.
+        """
+        return None
+
     def forgets_after_s(self) -> float | None:
         """Returns how many seconds the sink keeps a marker at least; None: for ever.
 

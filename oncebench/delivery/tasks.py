@@ -1,9 +1,9 @@
 """The code in a Spark task: counts and digests the rows of a partition, and writes them.
 
 Promise: every row of the input is consumed, whether it is written or not. Spark commits the state of a batch only for
-tasks that have consumed their whole input (SPARK-52008). Rejected records always go to quarantine. Only the first
-attempt at a task writes. Spark may start a task again because its executor is lost or slow. Such a second attempt fails
-the batch, and a new driver replays the whole batch, as its marks require.
+tasks that have consumed their whole input (SPARK-52008). Rejected records always go to quarantine. A writer gets no
+text that is not UTF-8. Only the first attempt at a task writes. Spark may start a task again because its executor is
+lost or slow. Such a second attempt fails the batch, and a new driver replays the whole batch, as its marks require.
 """
 
 from __future__ import annotations
@@ -14,17 +14,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from oncebench.delivery import digest, quarantine
 from oncebench.delivery.contract import Writer, Written
-from oncebench.delivery.errors import TaskTriedAgain, TooManyTasks
+from oncebench.delivery.errors import PermanentFailure, TaskTriedAgain, TooManyTasks
 from oncebench.delivery.failpoints import Failpoints
+from oncebench.delivery.failures.cause import NO_RESTART
 from oncebench.delivery.quarantine import Quarantine
 
 RESULT_SCHEMA = "result string"
+# The least byte that is not ASCII.
+_NOT_ASCII = 0x80
+# Bytes of a wrong text in a message: enough to find its row, in one line.
+_SHOWN = 60
 
 
 @dataclass
@@ -46,12 +52,23 @@ class Task:
         """See `TaskView.counted`."""
         return self.rows, self.digest
 
-    def take(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yields the accepted rows without hash and quarantine column; copies rejected records."""
+    def take(self, batches: Iterator[pa.RecordBatch], written: bool = True) -> Iterator[pa.RecordBatch]:
+        """Yields the accepted rows without hash and quarantine column; copies rejected records.
+
+        Args:
+            batches: from Spark.
+            written: whether the rows are written. Rows that are drained were written before, perhaps by an older
+                version, and no check may stop their replay.
+
+        Raises:
+            PermanentFailure: a text of a row that is written is not UTF-8.
+        """
         for batch in batches:
             rows, hashes = digest.without_hash(self._accepted(batch))
             if rows.num_rows == 0:
                 continue
+            if written:
+                refuse_text_that_is_not_utf8(rows, f"batch {self.batch}, partition {self.partition}")
             self.rows += rows.num_rows
             self.digest = digest.add(self.digest, digest.digest(hashes))
             yield from self._in_halves(rows) if self.failpoints.asks_for("mid-write") else (rows,)
@@ -108,11 +125,12 @@ class WriteTask:
                 "sink_id and output."
             )
         task = Task(self.batch, partition, self.failpoints, self.quarantine)
-        rows = task.take(batches)
         prepared: dict[str, Any] = {}
         timings: dict[str, float] = {}
-        if self.writer is not None and (self.only is None or partition in self.only):
-            prepared, timings = self.writer.write(task, rows)
+        writer = self.writer if self.only is None or partition in self.only else None
+        rows = task.take(batches, written=writer is not None)
+        if writer is not None:
+            prepared, timings = writer.write(task, rows)
         for _ in rows:
             pass
         rejected = self.quarantine.flush()
@@ -172,6 +190,61 @@ class WarmUpTask:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         self.writer.write(Task(-1, 0, self.failpoints, self.quarantine), iter(()))
         yield from batches
+
+
+def refuse_text_that_is_not_utf8(rows: pa.RecordBatch, where: str) -> None:
+    """Checks the texts of rows, nested ones too; null and binary are no text.
+
+    Spark's `cast("string")` takes any bytes. Sinks would store them as they are or with other characters, and readers
+    fail at them.
+
+    Args:
+        rows: to be written.
+        where: batch and partition, for the message.
+
+    Raises:
+        PermanentFailure: a text is not UTF-8; the message names its column and shows the text, unless it is nested.
+    """
+    for name, column in zip(rows.schema.names, rows.columns, strict=True):
+        if _holds_text(column.type) and not _is_utf8(column):
+            raise PermanentFailure(
+                f"{where}: column {name!r} has a text that is not UTF-8{_first_wrong(column)}. {NO_RESTART} Reject "
+                "such rows in the query, give the sink the bytes as binary, or replace them with make_valid_utf8; then "
+                "start again."
+            )
+
+
+def _holds_text(kind: pa.DataType) -> bool:
+    if pa.types.is_nested(kind):
+        return any(_holds_text(kind.field(at).type) for at in range(kind.num_fields))
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_utf8(column: pa.Array) -> bool:
+    if not pa.types.is_nested(column.type):
+        data = column.buffers()[
+            2
+        ]  # of all texts together. A text of ASCII is UTF-8, and this look costs nearly nothing
+        if data is None or np.frombuffer(data, np.uint8).max(initial=0) < _NOT_ASCII:
+            return True
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _first_wrong(column: pa.Array) -> str:
+    """Returns the first text that is not UTF-8, in brackets; empty if it is nested."""
+    if pa.types.is_nested(column.type):
+        return ""
+    for text in column.cast(pa.binary() if pa.types.is_string(column.type) else pa.large_binary()):
+        found = text.as_py() or b""
+        try:
+            found.decode()
+        except UnicodeDecodeError:
+            return f" ({found[:_SHOWN]!r})"
+    return ""
 
 
 def partition_of_first_attempt(batch: int) -> int:

@@ -36,6 +36,7 @@ from oncebench.jobs.checkpoint import last_batch, newest_finished, open_batch
 
 # The variants whose sinks keep a marker for each batch.
 MARKED = frozenset({"two-phase", "idempotent"})
+_UNCOMPARED = "If query, settings and input are those of its first run"
 _GONE = "If only markers are gone, or the missing rows may stay missing"
 
 
@@ -107,6 +108,10 @@ class OutputChecks:
             written = self._accept_missing(missing, uncertain)
         if missing:
             self._marks.note_found(marks, finished)
+        incomparable = sink.incomparable()
+        if incomparable is not None:
+            batch = open_batch(self._target.checkpoint)
+            self._gaps.accept(f"open/{batch}:uncompared", incomparable, batch, _UNCOMPARED)
         self._gaps.refuse_unknown()
         if self._notes:
             bare = {p for p in range(sink.partitions) if p not in marks or marks[p].batch == OVERWRITTEN}

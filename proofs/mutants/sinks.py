@@ -19,8 +19,9 @@ from oncebench.delivery.errors import CommitUncertain
 from oncebench.sinks.files.broken import VisibleNames
 from oncebench.sinks.files.folder import PENDING, names_in
 from oncebench.sinks.files.formats import JSON_LINES, lines_of
+from oncebench.sinks.files.names import Names
 from oncebench.sinks.files.reader import read_folder
-from oncebench.sinks.files.sink import FileSink, FileWriter, Names
+from oncebench.sinks.files.sink import FileSink, FileWriter
 from oncebench.sinks.reader import Rows, Snapshots
 from oncebench.sinks.sqlite.sink import _MARK, MarkedWriter, SqliteSink, connect, transaction
 from pipeline.rows import KEY, ROW

@@ -35,6 +35,7 @@ from oncebench.delivery.batch import data_columns, map_in_arrow
 from oncebench.delivery.errors import PermanentFailure
 from oncebench.delivery.failures.cause import failure, permanent
 from oncebench.delivery.tasks import partition_of_first_attempt
+from oncebench.sinks.null_structs import without_hidden_nulls
 from oncebench_iceberg.catalogs.objects import of_file_error
 from oncebench_iceberg.columns import arrow_schema
 
@@ -118,7 +119,7 @@ class _WriteFiles:
         for batch in batches:
             rows, hashes = digest.without_hash(batch)
             total = digest.add(total, digest.digest(hashes))
-            taken.append(rows)
+            taken.append(without_hidden_nulls(rows))
         files = self._write(table, pa.Table.from_batches(taken), partition) if any(map(len, taken)) else []
         yield pa.RecordBatch.from_pylist(
             [{"rows": sum(map(len, taken)), "digest": digest.to_text(total), "files": _packed(files)}]

@@ -119,6 +119,20 @@ def test_a_null_list_of_structs_does_not_become_an_empty_one(tmp_path: Path, par
     assert read.sort_by("key").to_pylist() == rows
 
 
+def test_a_null_struct_may_have_fields_that_are_never_null(tmp_path: Path) -> None:
+    """Spark sets such a field null where its struct is null."""
+    inner = t.StructType([t.StructField("reason", t.StringType(), nullable=False)])
+    tables = made(tmp_path, t.StructType([t.StructField("refund", inner)]))
+    kind = pa.struct([pa.field("reason", pa.string(), nullable=False)])
+    refund = pa.StructArray.from_arrays([pa.array(["late", None])], fields=list(kind), mask=pa.array([False, True]))
+    rows = pa.RecordBatch.from_arrays([refund, pa.array([1, 2])], names=["refund", digest.HASH])
+    (result,) = _WriteFiles(0, _for_tasks(tables.load().metadata))(iter([rows]))
+    files = _unpacked(result.column("files")[0].as_py(), 0)
+    tables.started("one", 1).append(files, marker(0))
+    found = tables.load().scan().to_arrow().column("refund").to_pylist()
+    assert found == [{"reason": "late"}, None]
+
+
 def test_files_with_more_rows_than_the_task_fail_the_batch(tmp_path: Path) -> None:
     kinds = t.StructType([t.StructField("x", t.DoubleType())])
     tables = made(tmp_path, kinds, x=IdentityTransform())

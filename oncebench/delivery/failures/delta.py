@@ -15,6 +15,8 @@ _ROW = "Reject such rows in the query, or change the table's constraint"
 _COLUMNS = "Give the table the columns of the query back, or take a new table, checkpoint and sink_id"
 _VERSION = "Use a newer delta-spark, or drop the feature from the table"
 _LOG = "Restore the newest state of the table with its _delta_log"
+_NO_TYPE = "Delta has no place for a type of the query"
+_CAST = "Cast the column to string in the query, or drop it"
 _OTHER = "another writer committed first"
 
 CONDITIONS: Mapping[str, Cause] = {
@@ -29,6 +31,13 @@ CONDITIONS: Mapping[str, Cause] = {
     "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE": permanent("the table needs a newer Delta", _VERSION),
     "DELTA_LOG_FILE_NOT_FOUND": permanent("a file of the table's log is gone", _LOG),
     "DELTA_VERSIONS_NOT_CONTIGUOUS": permanent("a file of the table's log is gone", _LOG),
+    "DELTA_UNSUPPORTED_DATA_TYPES": permanent(_NO_TYPE, _CAST),
+    "DELTA_COMPLEX_TYPE_COLUMN_CONTAINS_NULL_TYPE": permanent(_NO_TYPE, _CAST),
+    "DELTA_CANNOT_WRITE_EMPTY_SCHEMA": permanent(_NO_TYPE, _CAST),
+    "DELTA_GEOSPATIAL_NOT_SUPPORTED": permanent(_NO_TYPE, _CAST),
+    "DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES": permanent(
+        "a name of a column or field has a character that Delta refuses", "Rename it in the query"
+    ),
     "DELTA_CONCURRENT_WRITE": transient(_OTHER),
     "DELTA_CONCURRENT_APPEND": transient(_OTHER),
     "DELTA_CONCURRENT_TRANSACTION": transient(

@@ -12,7 +12,10 @@ _RIGHT = permanent(
     "disk is read-only",
     "Grant the rights on all of them with chmod or chown, or mount the disk for writing",
 )
-_LOCK = transient("another program or task holds the file's write lock", "End that program, or its transaction")
+_LOCK = transient(
+    "another program or task holds a lock of the file",
+    "End that program, or its transaction; after PRAGMA journal_mode = WAL, readers do not block the job",
+)
 _RESTORE = "Restore the file with the checkpoint, from before the damage"
 CODES: Mapping[str, Cause] = {
     "SQLITE_READONLY": _RIGHT,

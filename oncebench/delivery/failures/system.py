@@ -13,6 +13,10 @@ from oncebench.delivery.failures.paths import at
 DISK_FAILED = transient(
     "the disk or its connection failed", "Look for errors of the disk in dmesg; mend it, or mount its file system anew"
 )
+_LACKS = permanent(
+    "this file system lacks rename, or fsync of a folder",
+    "Take a folder on another file system; a job that has run needs a new checkpoint and sink_id with it",
+)
 _FILE = "Move that file away or, in a new job, take another folder"
 ERRNOS: Mapping[int, Cause] = {
     errno.EACCES: permanent(
@@ -36,6 +40,9 @@ ERRNOS: Mapping[int, Cause] = {
         "the folder spans two file systems, and a rename is atomic only within one",
         "Put its subfolder .pending, with the files in it, on the file system of the folder",
     ),
+    errno.ELOOP: permanent("symbolic links in the path lead in a circle", "Correct the links"),
+    errno.ENOSYS: _LACKS,
+    errno.EOPNOTSUPP: _LACKS,
     errno.ENOSPC: transient("the disk is full", "Make room on the disk (see df, and df -i for the number of files)"),
     errno.EDQUOT: transient("the quota is used up", "Raise the quota, or make room"),
     errno.EIO: DISK_FAILED,

@@ -30,7 +30,8 @@ class Gap:
 
     Attributes:
         text: the loss, as the refusal printed it.
-        batch: the open batch whose input the acceptance has changed; None if it changed no batch's input.
+        batch: the open batch that is not compared with its first run, because the acceptance has changed its input, or
+            its rows cannot be read; None if every batch is compared.
     """
 
     text: str
@@ -97,7 +98,7 @@ class Gaps:
         return text
 
     def changed(self, batch: int) -> bool:
-        """Whether an acceptance has changed the input of this batch, so its replay makes other rows."""
+        """Whether a replay of this batch is not compared with its first run."""
         return any(gap.batch == batch for gap in self._known)
 
     def refuse_unknown(self) -> None:

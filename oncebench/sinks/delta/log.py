@@ -28,6 +28,8 @@ from oncebench.delivery.errors import PipelineError
 
 # Spark's names of types -> different names in Delta's schema.
 _RENAMED = {"int": "integer", "bigint": "long", "tinyint": "byte", "smallint": "short"}
+# How long a table keeps the newest txnVersion of a txnAppId; Delta keeps it for ever by default.
+RETENTION = "delta.setTransactionRetentionDuration"
 # A part of a checkpoint: its version, its number, and the number of parts.
 _PART = re.compile(r"(\d+)\.checkpoint\.\d{10}\.(\d{10})\.parquet")
 
@@ -35,22 +37,24 @@ _PART = re.compile(r"(\d+)\.checkpoint\.\d{10}\.(\d{10})\.parquet")
 def column_difference(table: Path, wanted: Mapping[str, str]) -> str | None:
     """Describes how a table's columns differ from the `wanted` ones (name -> type).
 
-    Returns None if they are equal, or if there is no table.
+    Returns None if they fit, or if there is no table. Delta fills further columns of the table with null. So they may
+    be there before the version of the job that writes them.
 
     Nested types are compared by column name only: Delta checks them when it writes.
     """
     if not DeltaTable.is_deltatable(str(table)):
         return None
     found = DeltaTable(str(table))
-    types = {column["name"]: column["type"] for column in json.loads(found.schema().to_json())["fields"]}
+    columns = json.loads(found.schema().to_json())["fields"]
+    types = {column["name"]: column["type"] for column in columns}
     for name, kind in wanted.items():
         if name not in types:
             return f"column {name!r} is missing and must be {kind!r}"
         if isinstance(types[name], str) and types[name] != kind:
             return f"column {name!r} is {types[name]!r} and must be {kind!r}"
-    for name in types:
-        if name not in wanted:
-            return f"column {name!r} is not a column of the rows"
+    for column in columns:
+        if column["name"] not in wanted and not column["nullable"]:
+            return f"column {column['name']!r} takes no null and is not a column of the rows"
     for name in found.metadata().partition_columns:
         return f"it is partitioned by column {name!r}, and must not be partitioned"
     return None
@@ -101,12 +105,14 @@ def _entries(checkpoint: Path) -> list[dict[str, Any]]:
     return found
 
 
+def settings_of(table: Path) -> dict[str, str]:
+    """Returns the table's own settings (TBLPROPERTIES); empty if there is no table."""
+    return dict(DeltaTable(str(table)).metadata().configuration) if DeltaTable.is_deltatable(str(table)) else {}
+
+
 def unsuitable(table: Path) -> str | None:
     """Returns the table feature that prevents a comparison of a replay; None if there is none."""
-    if not DeltaTable.is_deltatable(str(table)):
-        return None
-    found = DeltaTable(str(table))
-    mode = found.metadata().configuration.get("delta.columnMapping.mode", "none")
+    mode = settings_of(table).get("delta.columnMapping.mode", "none")
     if mode != "none":
         return (
             f"its columns have other names in the data files (delta.columnMapping.mode = {mode}), and a replay is "

@@ -25,9 +25,10 @@ start leaves them, because they look like the files of a writer that is about to
 zombie's). A commit whose file is gone breaks the table.
 
 Limits: the table is a folder that this process can read, because the sink reads the log through the file system. If a
-commit's data files were compacted and vacuumed before its batch was replayed, the rows cannot be compared and the start
-is refused. A batch without rows leaves an empty Parquet file of Spark's that no version names; it is not listed as a
-leftover. Compaction (OPTIMIZE) changes the place of rows: do not compact while an observer reads.
+commit's data files were compacted and vacuumed before its batch was replayed, the rows cannot be compared: the start is
+refused until the operator accepts that. A batch without rows leaves an empty Parquet file of Spark's that no version
+names; it is not listed as a leftover. Compaction (OPTIMIZE) changes the place of rows: do not compact while an observer
+reads.
 
 The baseline is Delta's own streaming sink, which promises exactly-once per query id (its entry: query id, batch). It
 has no failpoints. A run with faults therefore uses Delta's documented idempotent write in foreachBatch, with the same
@@ -36,6 +37,7 @@ entry and the same skip. The baseline leaves rejected records out and does not w
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,11 +50,10 @@ from typing import Any
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
-from oncebench.delivery import digest
 from oncebench.delivery.contract import (
     AT_LEAST_ONCE,
     AT_MOST_ONCE,
@@ -75,19 +76,24 @@ from oncebench.delivery.quarantine import without_rejected
 from oncebench.delivery.stores.choose import Place
 from oncebench.delivery.stores.entries import exists
 from oncebench.sinks.delta.log import (
+    RETENTION,
     column_difference,
     columns_of,
-    files_of,
     newest_kept,
     readable,
-    row_count,
+    settings_of,
     table_id,
     transactions,
     unsuitable,
 )
+from oncebench.sinks.delta.replay import Replayable, for_spark
+from oncebench.sinks.types import EMPTY, INTERVALS, PLACES, refuse_types, within
 
 # The characters that Delta refuses in the columns of a new table (DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES).
 _NOT_IN_NAMES = " ,;{}()\n\t="
+# delta-spark 4.4.0 refuses these in every batch.
+_NO_TYPES = (*INTERVALS, *PLACES, "time", EMPTY)
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -117,7 +123,7 @@ class Append:
         if self.app_id is not None:
             writer = writer.option("txnAppId", self.app_id).option("txnVersion", batch)
         try:
-            writer.save(_for_spark(self.table))
+            writer.save(for_spark(self.table))
         except (PySparkException, Py4JError) as error:
             text = first_cause(error)
             cause = of_text(text)
@@ -173,14 +179,16 @@ class DeltaSink(Sink):
         self._seen = Seen()
 
     def check_schema(self, schema: StructType) -> None:
-        """See `Sink.check_schema`. Delta stores every type; `start` checks an existing table."""
+        """See `Sink.check_schema`: types and names that Delta refuses; `start` checks an existing table."""
+        refuse_types(schema, _NO_TYPES, "a Delta table")
         self._columns = columns_of(schema)
-        is_new = not _exists(self._table)  # a table may have such names by Delta's column mapping
-        for name in self._columns:
-            if is_new and any(mark in name for mark in _NOT_IN_NAMES):
+        if _exists(self._table):  # it may have such names by Delta's column mapping
+            return
+        for name in (name for kind in within(schema) if isinstance(kind, StructType) for name in kind.names):
+            if any(mark in name for mark in _NOT_IN_NAMES):
                 raise RefusedStart(
-                    f"column {name!r} cannot be stored in the Delta table {self._table}: Delta's names have none of "
-                    f"the characters {_NOT_IN_NAMES!r}. Give the column another name in the query."
+                    f"column or field {name!r} cannot be stored in the Delta table {self._table}: Delta's names have "
+                    f"none of the characters {_NOT_IN_NAMES!r}. Give it another name in the query."
                 )
 
     def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, Any]]) -> None:
@@ -212,15 +220,23 @@ class DeltaSink(Sink):
         log = self._table / "_delta_log"
         with _readable(self._table):
             entries, wrong = transactions(log), unsuitable(self._table)
+            kept = settings_of(self._table).get(RETENTION)
         if wrong is not None:
             raise RefusedStart(
                 f"the Delta table {self._table} cannot be written exactly once: {wrong}. Nothing was written. Take a "
                 "table without that, or at-least-once; a job that has run needs a new checkpoint and sink_id for each."
             )
         self._refuse_other_checkpoints(entries)
+        if kept is not None:
+            _log.warning(
+                "the Delta table %s has %s = %s, and forgets the newest batch after that time. A start after a longer "
+                "stop then cannot find out whether its open batch is in the table. Unset it, or make it longer.",
+                self._table, RETENTION, kept,
+            )  # fmt: skip
         if self._app_id in entries:
-            self._newest = newest_kept(log, self._app_id, entries[self._app_id])
-            self._replay = self._replayable(log, entries[self._app_id])
+            with _readable(self._table):
+                self._newest = newest_kept(log, self._app_id, entries[self._app_id])
+                self._replay = self._replayable(entries[self._app_id])
 
     def identity(self) -> Mapping[str, str]:
         with _readable(self._table):
@@ -250,6 +266,16 @@ class DeltaSink(Sink):
         """See `Sink.marks`. With an open batch, the first call reads that batch's data files."""
         return {} if self._replay is None else {WHOLE_BATCH: self._replay.mark(list(self._columns))}
 
+    def incomparable(self) -> str | None:
+        """See `Sink.incomparable`: the rows of the open batch were compacted and vacuumed, or its log entry is gone."""
+        if self._replay is None or not self._replay.gone:
+            return None
+        return (
+            f"batch {self._replay.batch} is open and in the Delta table {self._table}. Its replay cannot be compared, "
+            f"because its log entry or data files were cleaned up ({self._replay.gone}). Restore them if you have a "
+            "copy."
+        )
+
     def newest_batch(self) -> int:
         """See `Sink.newest_batch`; reads no data file. A RESTORE of the table takes batches back."""
         return self._newest
@@ -266,7 +292,7 @@ class DeltaSink(Sink):
             without_rejected(rows)
             .writeStream.format("delta")
             .outputMode("append")
-            .option("path", _for_spark(self._table))
+            .option("path", for_spark(self._table))
         )
 
     def _refuse_other_checkpoints(self, entries: Mapping[str, int]) -> None:
@@ -281,25 +307,24 @@ class DeltaSink(Sink):
                 "sink_id and table."
             )
 
-    def _replayable(self, log: Path, batch: int) -> Replayable:
+    def _replayable(self, batch: int) -> Replayable:
         if exists(self._checkpoint, f"commits/{batch}"):
-            return Replayable(batch, [], 0)  # never replayed: nothing will be compared
-        try:
-            files = [self._table / name for name in files_of(log, self._app_id, batch)]
-            rows = row_count(files)
-        except (OSError, LookupError) as gone:
-            raise RefusedStart(
-                f"batch {batch} is in the Delta table {self._table}, but its rows cannot be read any more ({gone!r}). "
-                "Its log entry or data files were cleaned up, and its replay could not be compared. Restore the "
-                "table's log entry and data files, or take a new checkpoint, sink_id and output."
-            ) from gone
+            return Replayable(batch)  # never replayed: nothing will be compared
         if self._newest < batch:  # Delta would skip its replay too
             raise RefusedStart(
                 f"batch {batch} is open, and a RESTORE of the Delta table {self._table} has taken its rows back. Delta "
                 "keeps the entry of the batch, and takes no batch of this number again. Restore the table to its "
                 "version before that RESTORE (DESCRIBE HISTORY shows it), or take a new checkpoint, sink_id and output."
             )
-        return Replayable(batch, files, rows)
+        found = Replayable.of(self._table, self._app_id, batch)
+        lacking = found.lacks(list(self._columns))
+        if lacking is not None:
+            raise RefusedStart(
+                f"batch {batch} is open, and its rows in the Delta table {self._table} have no column {lacking!r}. "
+                "Nothing was written. Start the job's earlier version, which finishes the batch and takes a table with "
+                "further columns; then start this version."
+            )
+        return found
 
 
 def _readable(table: Path) -> AbstractContextManager[None]:
@@ -308,40 +333,6 @@ def _readable(table: Path) -> AbstractContextManager[None]:
         "Nothing was written. Mend the cause (restore a damaged table's newest state), or take a new folder, with a "
         "new checkpoint and sink_id if the job has run.",
     )  # fmt: skip
-
-
-@dataclass
-class Replayable:
-    """The newest batch in the table, for the comparison with its replay.
-
-    Attributes:
-        batch: its number.
-        files: the data files that its commit added; none if the batch will not be replayed.
-        rows: number of rows in the files.
-    """
-
-    batch: int
-    files: Sequence[Path]
-    rows: int
-    _digest: int | None = None
-
-    def mark(self, columns: list[str]) -> Mark:
-        """Returns the batch's marker; the first call reads the data files."""
-        if self.files and self._digest is None:
-            self._digest = _digest_of(self.files, columns)
-        return Mark(self.batch, self.rows, self._digest)
-
-
-def _digest_of(files: Sequence[Path], columns: list[str]) -> int:
-    spark = SparkSession.builder.getOrCreate()  # the session of the query
-    rows = spark.read.parquet(*map(_for_spark, files)).select(*map(digest.quoted, columns))
-    hashes = digest.with_hash(rows, columns).select(digest.HASH).toArrow().column(0)
-    return digest.digest(hashes.combine_chunks())
-
-
-def _for_spark(path: Path) -> str:
-    """With a scheme: Spark takes a plain path for one of its default file system, which may be a cluster's HDFS."""
-    return f"file://{path}"
 
 
 def _exists(table: Path) -> bool:

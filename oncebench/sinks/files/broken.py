@@ -11,7 +11,8 @@ from pathlib import Path
 from oncebench.delivery.contract import EXACTLY_ONCE, SinkSettings, Support
 from oncebench.delivery.protocols import at_least_once
 from oncebench.sinks.files.formats import JSON_LINES
-from oncebench.sinks.files.sink import FileSink, FileWriter, Names
+from oncebench.sinks.files.names import Names
+from oncebench.sinks.files.sink import FileSink, FileWriter
 from oncebench.sinks.files.suite import SUITE_SINKS as _SOUND
 
 

@@ -24,12 +24,11 @@ query over the same rows would run the stateful operator twice.
 from __future__ import annotations
 
 import os
-import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,6 +36,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.types import StructType
 
 from oncebench.delivery.contract import (
     AT_LEAST_ONCE,
@@ -60,80 +60,15 @@ from oncebench.delivery.quarantine import without_rejected
 from oncebench.delivery.stores.entries import put_exclusively, refuse_damaged
 from oncebench.sinks.files.disk import error_text, refused
 from oncebench.sinks.files.driver import claim, claimed, newest_driver, read_note, settle, stop_if_older, take
-from oncebench.sinks.files.folder import PENDING, SPARK_METADATA, names_in
+from oncebench.sinks.files.folder import SPARK_METADATA, names_in
 from oncebench.sinks.files.formats import JSON_LINES, PARQUET, Format
+from oncebench.sinks.files.names import Names
 from oncebench.sinks.sink_ids import refuse_unfit_sink_id
+from oncebench.sinks.types import refuse_types
 
 NATIVE = "native"
 # Holds a random id of the folder: a start notices a folder that was replaced. Readers ignore the name.
 ID_FILE = ".oncebench-folder.json"
-# Of an attempt: the first ones are its driver's, the others are random.
-_DIGITS, _OWN = 32, 16
-
-
-@dataclass(frozen=True)
-class Names:
-    """Places and names of one driver's files of a sink_id. No name contains a row's value."""
-
-    folder: Path
-    sink_id: str
-    generation: int
-    suffix: str
-    driver: str = field(default_factory=lambda: uuid.uuid4().hex)
-
-    @property
-    def pending(self) -> Path:
-        """The hidden folder in which files are written, on the same file system."""
-        return self.folder / PENDING
-
-    def temporary(self, batch: int, partition: int) -> str:
-        """Returns a new name for one attempt at a partition."""
-        attempt = f"{self.driver[:_OWN]}{uuid.uuid4().hex}"[:_DIGITS]
-        return f"{self._stem(batch, partition)}.g{self.generation}.{attempt}.{self.suffix}"
-
-    def same(self, temporary: str) -> str:
-        """Returns the attempt's own name: every attempt then becomes a visible file."""
-        return temporary
-
-    def final(self, temporary: str) -> str:
-        """Returns the only name of a batch's partition: at most one attempt then becomes visible."""
-        found = self._attempt(temporary)
-        if found is None:
-            raise CommitRefused(
-                f"the journal names a file {temporary!r}, which sink_id {self.sink_id!r} never made: the journal is "
-                "another's or damaged. Restore the checkpoint folder together with its journal."
-            )
-        return f"{self._stem(int(found[1]), int(found[2]))}.{self.suffix}"
-
-    def is_older(self, name: str) -> bool:
-        """Whether a name is a temporary file's of an older driver, or of one with a copied checkpoint."""
-        found = self._attempt(name)
-        return found is not None and int(found[3]) <= self.generation and not found[4].startswith(self.driver[:_OWN])
-
-    @property
-    def holder(self) -> Path:
-        """The file with the newest driver of this sink_id."""
-        return self.folder / f".oncebench-{self.sink_id}.driver.json"
-
-    @property
-    def claimed(self) -> Path:
-        """The file with the newest batch that at-most-once has claimed."""
-        return self.folder / f".oncebench-{self.sink_id}.claimed.json"
-
-    def batch_and_partition(self, name: str) -> tuple[int, int] | None:
-        """Returns (batch, partition) of a final name of this sink_id; None for other names."""
-        found = re.fullmatch(rf"{self._numbers}\.{self.suffix}", name)
-        return None if found is None else (int(found[1]), int(found[2]))
-
-    def _stem(self, batch: int, partition: int) -> str:
-        return f"part-{self.sink_id}-{batch:09d}-{partition:05d}"
-
-    @property
-    def _numbers(self) -> str:
-        return rf"part-{re.escape(self.sink_id)}-(\d{{9,}})-(\d{{5,}})"
-
-    def _attempt(self, name: str) -> re.Match[str] | None:
-        return re.fullmatch(rf"{self._numbers}\.g(\d+)\.([0-9a-f]{{{_DIGITS}}})\.{self.suffix}", name)
 
 
 @dataclass(frozen=True)
@@ -213,6 +148,11 @@ class FileSink(Sink):
         self._names = Names(Path(folder).absolute(), sink_id, 0, form.suffix, driver or uuid.uuid4().hex)
         self._marks: dict[int, Mark] = {}
         self._wrote = False
+        self._schema = StructType()
+
+    def check_schema(self, schema: StructType) -> None:
+        """See `Sink.check_schema`; `start` checks the types, because Spark's own writer stores more."""
+        self._schema = schema
 
     def encode(self, rows: DataFrame) -> DataFrame:
         """See `Sink.encode`: a JSON line per row, or the columns for Parquet."""
@@ -353,6 +293,8 @@ class FileSink(Sink):
                 "Give the path of a folder that every task can reach."
             )
         refuse_unfit_sink_id(self._names.sink_id)
+        if support.variant != NATIVE:
+            refuse_types(self._schema, self._form.no_types, f"a {self._form.suffix} file")
         if support.variant != NATIVE and (self._names.folder / SPARK_METADATA).exists():
             raise RefusedStart(
                 f"{self._names.folder} belongs to Spark's file sink: its log ({SPARK_METADATA}) hides every other file "

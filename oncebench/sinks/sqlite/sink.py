@@ -6,7 +6,7 @@ A worker of an older driver finds the newer one inside its transaction and rolls
 
 What can go wrong: SQLite has one writer at a time, so tasks take turns and wait at most BUSY_S. The file must be on a
 local disk of the machine that runs all tasks. The rows of a partition are held in memory until they are written.
-SQLite stores a NaN as a null.
+SQLite stores a NaN as a null. Without WAL mode, a program that reads for long makes a commit fail.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from pyspark.sql.types import StructType
 
 from oncebench.delivery import digest, quarantine
 from oncebench.delivery.contract import EXACTLY_ONCE, Holder, Mark, Sink, SinkKind, SinkSettings, Support
-from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, RefusedStart
-from oncebench.delivery.failures.cause import RESTART, UNKNOWN, failure
+from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, PermanentFailure, RefusedStart
+from oncebench.delivery.failures.cause import NO_RESTART, RESTART, UNKNOWN, failure
 from oncebench.delivery.failures.sqlite import of_error
+from oncebench.sinks.sqlite.table import difference, is_view
 
 if TYPE_CHECKING:
     from oncebench.delivery.contract import TaskView
@@ -93,7 +94,9 @@ class MarkedWriter:
             with closing(connect(self.path)) as connection, transaction(connection):
                 self._stop_if_older(connection)
                 if made:
-                    connection.executemany(_insert(names), made)
+                    taken = connection.executemany(_insert(names), made).rowcount
+                    if taken != len(made) and not is_view(connection):  # triggers store what a view gets
+                        raise _too_few(taken, len(made), task)
                 connection.execute(_MARK, marker)
                 task.reach("after-prepare")
         except sqlite3.Error as error:
@@ -114,6 +117,14 @@ class MarkedWriter:
                 f"{self.generation} and stops. If both numbers are equal, their checkpoints are copies of one. Let "
                 "only one driver run per sink_id."
             )
+
+
+def _too_few(taken: int, given: int, task: TaskView) -> PermanentFailure:
+    return PermanentFailure(
+        f"batch {task.batch}, partition {task.partition}: the table took {taken} of {given} rows and nothing was "
+        f"committed, because a trigger or ON CONFLICT IGNORE keeps rows out. {NO_RESTART} Remove the trigger or "
+        "clause, or reject such rows in the query; then start again."
+    )
 
 
 def _newest(connection: sqlite3.Connection, sink_id: str) -> tuple[int, str]:
@@ -157,6 +168,7 @@ class SqliteSink(Sink):
         self.partitions = partitions
         self._path, self._sink_id, self._driver = path, sink_id, driver or uuid.uuid4().hex
         self._generation = 0
+        self._columns: dict[str, str] = {}
         self._marks: dict[int, Mark] = {}
 
     def check_schema(self, schema: StructType) -> None:
@@ -168,6 +180,7 @@ class SqliteSink(Sink):
                     "to string, or make an array, struct or map a string with to_json. Give its column in the table "
                     "the type TEXT: another type may round it."
                 )
+        self._columns = {field.name: field.dataType.typeName() for field in schema if field.name != quarantine.COLUMN}
 
     def holder(self) -> Holder | None:
         """See `Sink.holder`: the newest generation, and who wrote the ledger's rows."""
@@ -176,9 +189,18 @@ class SqliteSink(Sink):
             return Holder.of(self._ledger(connection), generation)
 
     def start(self, _support: Support, generation: int, _decided: Sequence[Mapping[str, Any]]) -> None:
-        """See `Sink.start`: takes the generation, reads the markers. SQLite rolls open writes back."""
+        """See `Sink.start`: compares columns, takes the generation, reads the markers.
+
+        SQLite rolls open writes back.
+        """
         self._generation = generation
         with self._usable() as connection:
+            wrong = difference(connection, self._columns) if self._columns else None
+            if wrong is not None:
+                raise RefusedStart(
+                    f"table rows of {self._path} does not fit the rows: {wrong}. Nothing was written. Change the "
+                    "query, or make a table as the query needs it, copy the rows and rename it; then start again."
+                )
             self._take_generation(connection, generation)
             self._marks = self._ledger(connection)
 
@@ -220,7 +242,8 @@ class SqliteSink(Sink):
     def _without_rows(self, why: str) -> RefusedStart:
         return RefusedStart(
             f"{self._path} {why}. Correct the path, restore the file or, in a new job, run: sqlite3 {self._path} "
-            "'CREATE TABLE rows (COLUMN TYPE, ...)'. Each column of the query must be TEXT, INTEGER, REAL or BLOB."
+            "'PRAGMA journal_mode = WAL; CREATE TABLE rows (COLUMN TYPE, ...)'. Each column of the query must be TEXT, "
+            "INTEGER, REAL or BLOB."
         )
 
     def _unusable(self, error: sqlite3.Error) -> RefusedStart | DeliveryFailed:

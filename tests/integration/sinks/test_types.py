@@ -145,6 +145,39 @@ def test_parquet_files_hold_every_type_nested_ones_too(make: Make, variant: str)
     assert {name for name, value in rows[2].items() if value is not None} == {KEY}
 
 
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+def test_parquet_files_hold_null_structs_whose_fields_are_never_null(make: Make, guarantee: str) -> None:
+    kind = t.StructType([t.StructField("reason", t.StringType(), nullable=False)])
+    columns: Columns = {"refund": (kind, ("late",), None), "refunds": (t.ArrayType(kind), [("late",), None], None)}
+    output = make("files-parquet", {"exactly-once": "two-phase", "at-least-once": "acknowledged"}[guarantee], columns)
+    written(output, columns)
+    found = output.spark.read.parquet(output.config.output["output"]).orderBy(KEY)
+    assert [tuple(row) for row in found.collect()] == [
+        (0, ("late",), [("late",), None]),
+        (1, None, None),
+        (2, None, None),
+    ]
+
+
+TEXTS = ("cast(X'636166E9' AS string)", "array(cast(X'FF' AS string))", "map(cast(X'FF' AS string), 1)",
+         "map('k', struct(cast(X'FF' AS string) `a.b`))")  # fmt: skip
+TEXT_SINKS = [("files-jsonl", text) for text in TEXTS] + [("files-parquet", text) for text in TEXTS[::3]]
+TEXT_SINKS += [("sqlite", TEXTS[0]), ("postgres", TEXTS[0]), ("delta", TEXTS[0])]
+
+
+@pytest.mark.parametrize(("sink", "text"), TEXT_SINKS)
+def test_a_text_that_is_not_utf8_is_stored_nowhere(make: Make, sink: str, text: str) -> None:
+    """Another task may have written its rows."""
+    output = make(sink, "two-phase" if sink.startswith("files") else "idempotent", {"good": FLAT["string"]})
+    rows = frame(output.spark, {"good": FLAT["string"]}).selectExpr(KEY, f"if(at = 1, {text}, null) good", "quarantine")
+    with pytest.raises(
+        Exception, match=r"PermanentFailure: batch 0, partition \d: column '(line|good)' has a text that"
+    ):
+        output.deliver_frame(0, rows)
+    if sink != "delta":  # no table was made
+        assert 1 not in [row.get(KEY) for row in read(output)]
+
+
 def test_json_lines_hold_nulls_and_microseconds(make: Make) -> None:
     columns = FLAT | NESTED
     output = make("files-jsonl", "two-phase", columns)

@@ -157,3 +157,18 @@ def test_a_sink_that_names_no_holder_is_compared_with_the_checkpoint(
     checks = Older(job.target, journal, Gaps(journal.folder, None), Places(journal.folder))
     with pytest.raises(RefusedStart, match=r"^the sink holds batch 2 of sink_id 'orders', but .* no batch after 1: "):
         start_sink(sink, job.target, journal, checks)
+
+
+def test_an_open_batch_that_cannot_be_compared_is_accepted_by_its_own_text(tmp_path: Path) -> None:
+    class Vacuumed(Sunk):
+        def incomparable(self) -> str:
+            return "The rows of batch 1 are gone."
+
+    job, sink = Job(tmp_path, "idempotent"), Vacuumed({0: Mark(1, 0, None), 1: Mark(1, 0, None)})
+    said = job.refusal(sink)
+    assert said.startswith("The rows of batch 1 are gone. If query, settings and input are those of its first run")
+    assert said.endswith(": open/1:uncompared")
+    (accepted,) = job.start(sink, "open/1:uncompared")
+    assert accepted == Gap("open/1:uncompared", 1)
+    assert Gaps(job.journal().folder, None).changed(1), "the replay is not compared"
+    assert job.start(sink) == [], "a start that died before the replay is repeated"

@@ -18,10 +18,11 @@ from oncebench.delivery import quarantine
 from oncebench.delivery.contract import Written
 from oncebench.delivery.copies.fitting import Copy
 from oncebench.delivery.copies.originals import Original, Position
-from oncebench.delivery.errors import DeliveryFailed
+from oncebench.delivery.digest import HASH
+from oncebench.delivery.errors import DeliveryFailed, PermanentFailure
 from oncebench.delivery.failpoints import Failpoints
 from oncebench.delivery.quarantine import Quarantine
-from oncebench.delivery.tasks import CountTask, WriteTask
+from oncebench.delivery.tasks import CountTask, WriteTask, refuse_text_that_is_not_utf8
 from proofs.without_jvm import deliverable
 from tests.kafka_topics import rejected
 from tests.unit.delivery.test_batch import At
@@ -107,6 +108,54 @@ def test_a_task_before_a_batch_writer_copies_its_rejected_records() -> None:
     assert [batch.to_pydict() for batch in passed] == [{"key": ["k"]}] * 2
     ((result, _),) = results.all
     assert (copies.acknowledged, result["quarantined"], result["rows"]) == ([b"wrong"], {"not JSON": 1}, 2)
+
+
+def text(value: bytes | None) -> pa.Array:
+    """A text as Spark's cast gives it, of any bytes."""
+    return pa.Array.from_buffers(pa.string(), 1, pa.array([value], pa.binary()).buffers())
+
+
+def of_text(column: pa.Array) -> pa.RecordBatch:
+    return pa.record_batch({"key": ["k"], "city": column, HASH: [1]})
+
+
+NOT_UTF8 = [
+    (text(b"caf\xe9"), r" \(b'caf\\xe9'\)"),
+    (text(b"\xed\xa0\x80"), r" \(b'\\xed\\xa0\\x80'\)"),  # half of a pair of UTF-16
+    (pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), text(b"\xff")), ""),
+    (pa.StructArray.from_arrays([text(b"\xff")], ["x"]), ""),
+    (pa.MapArray.from_arrays(pa.array([0, 1], pa.int32()), text(b"\xff"), pa.array([1])), ""),
+]
+
+
+@pytest.mark.parametrize(("column", "shown"), NOT_UTF8, ids=[str(column.type) for column, _ in NOT_UTF8])
+def test_a_text_that_is_not_utf8_ends_the_job_and_names_its_column(column: pa.Array, shown: str) -> None:
+    found = f"batch 7, partition 1: column 'city' has a text that is not UTF-8{shown}\\. A restart does not help"
+    for task in (WriteTask(7, None, Keeps(), None, NONE, Copies()), CountTask(7, NONE, Copies(), Added())):
+        with pytest.raises(PermanentFailure, match=found):
+            list(task(iter([of_text(column)])))
+    (drained,) = WriteTask(7, None, None, None, NONE, Copies())(iter([of_text(column)]))
+    assert json.loads(drained.column("result")[0].as_py())["rows"] == 1, "an older version has written it"
+
+
+@pytest.mark.parametrize(
+    "column",
+    [text(None), text(b""), text("caf\u00e9 \ufffd\x00".encode()), pa.array([b"caf\xe9"]), pa.nulls(1)],
+    ids=lambda column: str(column.to_pylist()),
+)
+def test_a_text_of_utf8_and_any_binary_are_written(column: pa.Array) -> None:
+    writer = Keeps()
+    list(WriteTask(7, None, writer, None, NONE, Copies())(iter([of_text(column)])))
+    assert writer.rows == ["k"]
+
+
+def test_two_halves_of_a_character_in_two_texts_are_not_utf8() -> None:
+    """Together they are, so a look at all bytes at once does not do."""
+    values = pa.array([b"caf\xc3", b"\xa9"], pa.binary())
+    rows = pa.record_batch({"city": pa.Array.from_buffers(pa.string(), 2, values.buffers())})
+    with pytest.raises(PermanentFailure):
+        refuse_text_that_is_not_utf8(rows, "here")
+    refuse_text_that_is_not_utf8(rows.slice(0, 0), "here")
 
 
 class Added:

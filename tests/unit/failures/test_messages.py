@@ -41,6 +41,7 @@ FOREIGN = {
     "pg_terminate_backend", "search_path", "row_id", "application_name", "try_cast", "try_divide", "try_add",
     "try_multiply", "try_mod", "try_element_at", "to_json", "connect_timeout",
     "default_transaction_read_only", "oncebench_epochs", "pg_hba", "to_pylist", "my_module", "write_batch",
+    "journal_mode", "make_valid_utf8",
 }  # fmt: skip
 # Names with dots: settings of brokers, topics, clients, Spark and Pravega, and files.
 SETTINGS = {

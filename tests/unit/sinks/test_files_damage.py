@@ -128,7 +128,21 @@ def failing(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     monkeypatch.setattr("oncebench.delivery.stores.posix.fsync_folder", fail)
 
 
-@pytest.mark.parametrize(("code", "kind"), [(errno.ENOSPC, DeliveryFailed), (errno.EROFS, RefusedStart)])
+LACKING = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+
+
+@pytest.mark.parametrize("code", LACKING)
+def test_a_file_system_that_lacks_what_the_sink_needs_is_named_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    failing(monkeypatch, code)
+    with pytest.raises(RefusedStart, match=r"lacks rename, or fsync of a folder\)\. Take a folder on another"):
+        sink(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [(errno.ENOSPC, DeliveryFailed), (errno.EROFS, RefusedStart), (errno.ELOOP, RefusedStart)]
+)
 def test_a_start_ends_for_good_only_by_what_no_restart_mends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[PipelineError]
 ) -> None:

@@ -1,0 +1,92 @@
+"""The table `rows`: whether it takes the rows of a query without a change.
+
+SQLite converts a value to the type that a column prefers (its affinity), and the declared type decides which that is.
+So '007' in a column that is declared STRING becomes the number 7, without an error.
+
+Source: "Datatypes In SQLite", section 3.1 (https://sqlite.org/datatype3.html), and the tests of SQLite 3.40.1.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Mapping
+
+# A declared type that contains the first text has the second affinity; the first one that is found counts.
+_AFFINITIES = (
+    ("INT", "INTEGER"), ("CHAR", "TEXT"), ("CLOB", "TEXT"), ("TEXT", "TEXT"), ("BLOB", "BLOB"), ("REAL", "REAL"),
+    ("FLOA", "REAL"), ("DOUB", "REAL"),
+)  # fmt: skip
+_FLOATS_AS_TEXT = (frozenset({"TEXT"}), "0.30000000000000004 as '0.3'", "REAL")
+# Spark's type -> the affinities that change some of its values, such a value, and the type to declare. In all others a
+# value comes back equal, for example the number 2.0 as 2 or 5 as '5'. SQLite never converts binary.
+_CHANGED = {
+    "string": (frozenset({"INTEGER", "NUMERIC", "REAL"}), "'007' as 7", "TEXT"),
+    "long": (frozenset({"REAL"}), "9007199254740993 as 9007199254740992.0", "INTEGER"),
+    "float": _FLOATS_AS_TEXT,
+    "double": _FLOATS_AS_TEXT,
+}
+# A table has such a column even if it does not declare it.
+_ROWID = ("rowid", "oid", "_rowid_")
+# Column kinds of `table_xinfo`: both kinds of generated columns.
+_GENERATED = (2, 3)
+# `NOT NULL ON CONFLICT REPLACE` puts the default in place of a null, and replaces no row.
+_REPLACES = re.compile(r"(?<!NOT NULL )ON CONFLICT REPLACE")
+
+
+def is_view(connection: sqlite3.Connection) -> bool:
+    """Whether `rows` is a view, whose triggers decide what is stored."""
+    return _made_by(connection)[0] == "view"
+
+
+def difference(connection: sqlite3.Connection, wanted: Mapping[str, str]) -> str | None:
+    """Describes why the table does not take rows with the `wanted` columns (name -> Spark's type).
+
+    Returns None if each value comes back equal. A view is not looked at.
+    """
+    kind, made = _made_by(connection)
+    if kind == "view":
+        return None
+    statement = " ".join(made.upper().split())
+    strict = "STRICT" in statement.rpartition(")")[2]
+    named = {name.lower(): (name, type_name) for name, type_name in wanted.items()}
+    columns = connection.execute(
+        "SELECT name, type, \"notnull\", dflt_value, pk, hidden FROM pragma_table_xinfo('rows')"
+    ).fetchall()
+    for name in sorted(set(named) - {column[0].lower() for column in columns} - set(_ROWID)):
+        return f"column {named[name][0]!r} is missing"
+    for name, declared, takes_no_null, default, key, hidden in columns:
+        if name.lower() in named:
+            if hidden in _GENERATED:
+                return f"column {name!r} is generated, and the query has a column of this name"
+            wrong = _changed(declared, strict, named[name.lower()][1])
+            if wrong is not None:
+                return f"column {name!r} {wrong}"
+        # SQLite numbers the rows of an INTEGER PRIMARY KEY by itself.
+        elif takes_no_null and default is None and hidden == 0 and not (key and declared.upper() == "INTEGER"):
+            return f"column {name!r} takes no null and has no default, and the query has no such column"
+    if _REPLACES.search(statement):
+        return "it has ON CONFLICT REPLACE, which removes a row that was delivered before"
+    return None
+
+
+def _made_by(connection: sqlite3.Connection) -> tuple[str, str]:
+    """Returns whether `rows` is a table or a view, and the statement that made it."""
+    kind, made = connection.execute(
+        "SELECT type, sql FROM sqlite_master WHERE type IN ('table', 'view') AND name = 'rows' COLLATE NOCASE"
+    ).fetchone()
+    return str(kind), str(made)
+
+
+def _changed(declared: str, strict: bool, kind: str) -> str | None:
+    """Describes how a column of a declared type changes values of one of Spark's types; None: it changes none."""
+    affinities, example, better = _CHANGED.get(kind, (frozenset(), "", ""))
+    if _affinity(declared.upper(), strict) not in affinities:
+        return None
+    return f"is declared {declared}, which stores the {kind} {example}: it must be {better}"
+
+
+def _affinity(declared: str, strict: bool) -> str:
+    if not declared or (strict and declared == "ANY"):
+        return "BLOB"  # stores every value as it is
+    return next((affinity for part, affinity in _AFFINITIES if part in declared), "NUMERIC")
