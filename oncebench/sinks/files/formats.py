@@ -76,11 +76,14 @@ def _encode_json_lines(rows: DataFrame) -> DataFrame:
     kept = [name for name in rows.columns if name == quarantine.COLUMN]
     fields = [field for field in rows.schema if field.name != quarantine.COLUMN]
     line = row_as_json([field.name for field in fields])
-    wrong: Any = f  # the first `when` is the module's
-    for field in filter(lambda field: _has_text(field.dataType), fields):
-        marked = f.lit(f"column {field.name!r}: ".encode() + b"\xff").cast("string")
-        wrong = wrong.when(~_is_utf8(f.col(quoted(field.name)), field.dataType), marked)
-    return rows.select((line if wrong is f else wrong.otherwise(line)).alias(LINE), *kept)
+    texts = [(f.col(quoted(field.name)), field) for field in fields if _has_text(field.dataType)]
+    checks = [
+        (~_is_utf8(value, field.dataType), f.lit(f"column {field.name!r}: ".encode() + b"\xff").cast("string"))
+        for value, field in texts
+    ]
+    if checks:  # one CASE, because nested ones would be deep with many columns
+        line = reduce(lambda made, check: made.when(*check), checks[1:], f.when(*checks[0])).otherwise(line)
+    return rows.select(line.alias(LINE), *kept)
 
 
 def _has_text(kind: DataType) -> bool:
