@@ -14,7 +14,7 @@ from statistics import median
 from oncebench.audit.anomalies import CATALOGUE
 from oncebench.audit.exits import UnintendedExit
 from oncebench.audit.verdict import Verdict
-from oncebench.report.comparisons.sustained import backlog_in_latency
+from oncebench.report.comparisons.sustained import backlog_in_latency, growth
 from oncebench.report.configuration import run_kind_of
 from oncebench.report.measures.generators import slowest
 from oncebench.report.measures.metrics import (
@@ -113,10 +113,9 @@ def _weaknesses(report: Report) -> list[str]:
 
 def _fell_behind(report: Report, latencies_below: bool) -> list[str]:
     consequence = ": the latencies below include the backlog" if latencies_below else ""
-    slope = report["steadiness"]["lag_slope"]
     return [
         f"  LOAD        the pipeline fell behind its load{consequence}",
-        f"              its lag grew by {slope:.1%} of the load; lower the --rate to measure latency",
+        f"              its {growth(report)}; lower the --rate to measure latency",
     ]
 
 

@@ -76,6 +76,14 @@ def test_falling_behind_has_a_reason(changes: dict[str, Any], why: str) -> None:
 LATE = {"generator": {"lateness_ms": {"p99": 101.0}}}
 
 
+def test_a_small_growth_that_doubles_the_latency_is_a_backlog() -> None:
+    behind = steady(lag_slope=0.005, lag_slope_error=0.002, latency_rise=1.5)
+    assert list(why_not(behind)) == ["the lag grew by 0.5% of the load, and latency rose by 150%"]
+    assert list(why_not(steady(lag_slope=0.005, lag_slope_error=0.003, latency_rise=1.5))) == ["latency rose by 150%"]
+    # Behind a late generator each latency is longer, and the pipeline may keep up.
+    assert str(unanswered(behind | LATE)).startswith("the generator was 101 ms late")
+
+
 def test_a_late_generator_hides_no_pipeline_that_falls_behind() -> None:
     behind = steady(lag_slope=0.5) | LATE
     assert (unanswered(behind), list(why_not(behind))) == (None, ["the lag grew by 50.0% of the load"])
