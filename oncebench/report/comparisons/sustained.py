@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from oncebench.audit.verdict import NOT_FINISHED, Verdict
 from oncebench.report.comparisons.paired import Setting, differing, fields_text
 from oncebench.report.configuration import Variant, variant_of
 from oncebench.report.grid import grid
@@ -70,12 +71,20 @@ def unanswered(report: Report) -> str | None:
     """Why a run does not show whether its rate can be sustained; None if it shows it.
 
     A pipeline that falls behind a late generator would fall behind a punctual one too. One that keeps up with it shows
-    nothing: it got fewer events than the rate says.
+    nothing: it got fewer events than the rate says. A run without a verdict shows nothing either, unless its pipeline
+    fell behind or did not finish the load.
     """
+    if report["verdict"] == Verdict.UNKNOWN and not (fell_behind(report) or _not_finished(report)):
+        return f"its verdict is unknown: {report['reasons'][0].split('. ')[0]}"
     late = generator_late(report)
     if late is not None and list(why_no_speed(report)) == [late]:
         return None if fell_behind(report) else late
     return TOO_SHORT if list(why_not(report)) == [TOO_SHORT] else None
+
+
+def _not_finished(report: Report) -> bool:
+    """Whether a run ended with work that the pipeline had not done."""
+    return bool(report["anomalies"].get("PEND")) or any(why.startswith(NOT_FINISHED) for why in report["reasons"])
 
 
 def why_not(report: Report) -> Iterator[str]:
@@ -120,7 +129,8 @@ def limits(reports: Iterable[Report]) -> list[Limit]:
 
     A rate is sustained if the first probe at that rate sustained it, or two of three did. It is not sustained if two
     probes did not, as in `oncebench.experiments.rate_search.of_three`. A single failed probe, after which the search
-    was interrupted, decides nothing. Neither does a probe that was interrupted, too short, or without its rate.
+    was interrupted, decides nothing. Neither does a probe that was interrupted, too short, without its rate, or without
+    an answer (`unanswered`).
     """
     searches: dict[tuple[str, Setting, Variant], list[Report]] = {}
     for report in reports:
