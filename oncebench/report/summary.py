@@ -24,6 +24,7 @@ from oncebench.report.measures.metrics import (
     flat_out,
     has_batches,
     latency,
+    lateness_in_latency,
     why_no_speed,
 )
 from oncebench.report.outcome import is_healthy
@@ -201,6 +202,10 @@ def _latency(report: Report) -> list[str]:
     unseen = report["latency_ms"].get("unseen", 0)  # older reports have none
     rows = f"n {n:,} and {unseen:,} never seen" if unseen else f"n {n:,}"
     lines = [f"  latency     {'  '.join(figures)} ms, {rows} ({began} to a committed reader)"]
+    if (worst := lateness_in_latency(report)) is not None:
+        lines.append(
+            f"              includes that {worst.name} was {_number(worst.p99_ms)} ms late for one event in a hundred"
+        )
     if not is_healthy(report):
         lines.append(f"              {OUTAGE}; the same command without a fault measures the latency of the cell")
     return lines
