@@ -23,6 +23,8 @@ RUN_LIMIT_S = 300
 FLAT_OUT = ("--rate", "max", "--sessions", "12000", "--max-events-per-batch", "100000", "--warmup", str(RUN_LIMIT_S))
 # A generator that was later than this for one event in a hundred did not keep its rate.
 LATE_MS = 100
+# The exit code of a run whose verdict is neither kept nor broken.
+UNDECIDED = 1
 # A report's path to each figure, the factor to the metric's unit, and the unit.
 METRICS = {
     "flat_out_s_per_million": ("throughput events_per_s", lambda per_s: 1e6 / per_s, "s"),
@@ -34,18 +36,23 @@ METRICS = {
 
 
 def run(options, folder):
-    """Runs the installed commit with these options; returns its report."""
+    """Runs the installed commit with these options; returns its report.
+
+    Raises:
+        RuntimeError: the run wrote no report, or it broke its guarantee.
+    """
     command = [str(Path(sys.executable).with_name("oncebench")), "run"]
     shown = subprocess.run([*command, "--help"], capture_output=True, text=True, check=True).stdout
     named = "--guarantee" if "--guarantee" in shown else "--delivery"
     report = folder / "report.json"
+    report.unlink(missing_ok=True)  # of the run before
     asked = [*command, "--sink", "kafka", named, "exactly-once", "--variant", "two-phase", *options]
     with tempfile.TemporaryDirectory(dir=folder) as work:
         done = subprocess.run(
             [*asked, "--json", str(report), "--work-dir", str(Path(work) / "run")],
             timeout=RUN_LIMIT_S, capture_output=True, text=True, check=False,
         )  # fmt: skip
-    if done.returncode:
+    if done.returncode not in (0, UNDECIDED) or not report.exists():
         raise RuntimeError(f"{' '.join(asked)} ended with exit code {done.returncode}:\n{done.stderr[-2000:]}")
     return json.loads(report.read_text())
 
@@ -67,14 +74,17 @@ def why_not_measured(kind, report):
     late_ms = report.get("generator", {}).get("lateness_ms", {}).get("p99") or 0
     if kind == "steady" and late_ms > LATE_MS:
         return f"the generator was {late_ms:.0f} ms late for one event in a hundred: the machine was busy"
-    return "the pipeline died unasked" if report.get("deaths", {}).get("unasked") else None
+    if report.get("deaths", {}).get("unasked"):
+        return "the pipeline died unasked"
+    verdict = report["verdict"]
+    return None if verdict == "kept" else f"its verdict is {verdict}: {' '.join(report.get('reasons', ()))}"
 
 
 def setup_cache():
     """Runs both loads in turns; returns each metric's figures.
 
     Raises:
-        RuntimeError: no run of a load was measured.
+        RuntimeError: no run of a load was measured, or `run` raised it.
     """
     found = {metric: [] for metric in METRICS}
     with tempfile.TemporaryDirectory(prefix="oncebench-bench-") as folder:

@@ -24,7 +24,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from oncebench.commands.bench import MACHINE
+from oncebench.commands.bench import this_machine
 
 ROOT = Path(__file__).resolve().parents[1]
 SINK = Path("oncebench/sinks/kafka/sink.py")
@@ -74,7 +74,7 @@ def measure(clone: Path, commits: str, rounds: int) -> None:
 
 def print_changes(clone: Path, title: str, before: str, after: str, kind: str) -> None:
     """Prints how many benchmarks of one kind asv compared, and those that changed."""
-    words = (sys.executable, "-m", "asv", "compare", "--machine", MACHINE, before, after)
+    words = (sys.executable, "-m", "asv", "compare", "--machine", this_machine()["--machine"], before, after)
     _, compared = of_kind(run(clone, *words), kind)
     print(f"\n{title}: {len(compared)} figures of {kind} compared. Changed:\n")
     head, changes = of_kind(run(clone, *words, "--only-changed"), kind)

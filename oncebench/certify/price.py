@@ -1,6 +1,6 @@
 """The price of a sink: its time and CPU compared with those of another function.
 
-Both functions run in turn, without faults.
+Both functions run in turn, without faults, and every second round in the other order.
 
 Promise: the figures depend on the reports alone. Both functions get the same load in each round, so a machine that
 becomes slower affects both. A batch starts every TRIGGER_MS, so both get batches of the same size.

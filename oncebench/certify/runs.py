@@ -161,7 +161,7 @@ def _run_scenario(
 
 
 def run_prices(settings: RunSettings) -> list[Price]:
-    """Runs the function and `Request.beside` in turn, without faults; returns the prices.
+    """Runs the function and `Request.beside` in turn, without faults, every second round backwards; returns the prices.
 
     Raises:
         UserError, PipelineError, OSError: a run failed, no round has a usable speed, or Ctrl-C came.
@@ -172,12 +172,11 @@ def run_prices(settings: RunSettings) -> list[Price]:
     pairs: list[tuple[Report, Report]] = []
     with settings.open([cell for pair in rounds for cell in pair]) as (run, interrupted):
         for number, pair in enumerate(rounds, 1):
-            own, other = (
-                run(cell, f"price {number}/{len(rounds)} {name}", False) for cell, name in zip(pair, names, strict=True)
-            )
+            order = (0, 1) if number % 2 else (1, 0)  # a machine that becomes slower must not always affect the second
+            made = {each: run(pair[each], f"price {number}/{len(rounds)} {names[each]}", False) for each in order}
             if interrupted.is_set():
                 raise Interrupted(f"interrupted in round {number} of {len(rounds)}")
-            pairs.append((own, other))
+            pairs.append((made[0], made[1]))
     if not (found := prices(pairs)):
         reasons = {why for pair in pairs for report in pair for why in why_no_speed(report)}
         raise UserError(f"each round has a run without a usable speed: {'; '.join(sorted(reasons))}")

@@ -8,6 +8,7 @@ is stored (`--dry-run`). HEAD is measured in every clone, whatever its branches.
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shlex
 import shutil
@@ -26,6 +27,7 @@ from oncebench.commands.shared.writable import refuse_unwritable_results
 from oncebench.errors import ExitCode, MissingEnvironment, UserError
 from oncebench.measure import exit_code
 from oncebench.report.configuration import configuration_of
+from oncebench.report.environment import environment
 from oncebench.report.report import read_reports
 from oncebench.report.results import LOCAL
 from oncebench.report.schema import Report
@@ -33,8 +35,6 @@ from oncebench.scenario.supports import require_sinks
 
 SETTINGS = "asv.conf.json"
 ASV_RESULTS = Path("results/asv")  # `results_dir` of the settings
-# asv's default is the host name, which means nothing to readers and changes with every container.
-MACHINE = "oncebench"
 # What asv takes for --commits besides a range of git.
 ASV_RANGES = ("NEW", "ALL", "TAGS", "EXISTING", "HASHFILE:")
 
@@ -113,7 +113,7 @@ def bench(
             f"no cell that can run here has all words of {only!r}; see `oncebench list`", exit_code=ExitCode.USAGE
         )
     refuse_unwritable_results(LOCAL)
-    environment = {
+    variables = {
         **os.environ,
         "ONCEBENCH_BENCH_SINKS": " ".join(wanted),
         "ONCEBENCH_BENCH_ONLY": only,
@@ -122,13 +122,17 @@ def bench(
         REPORTS: os.fspath(LOCAL.resolve()),
     }
     before = _reports()
-    _asv(["machine", "--yes", "--machine", MACHINE], environment)
-    _asv(arguments(benchmark_pattern(bench, cells if wanted or only else ()), commits, dry_run), environment)
+    machine = this_machine()
+    _asv(["machine", "--yes", *(word for fact in machine.items() for word in fact)], variables)
+    pattern = benchmark_pattern(bench, cells if wanted or only else ())
+    _asv(arguments(pattern, machine["--machine"], commits, dry_run), variables)
     made = sorted(_reports() - before)
     for file in made:
         click.echo(f"reports {file}", err=True)
+    if not dry_run:
+        click.echo(f"compare commits with `asv compare --machine {machine['--machine']} COMMIT COMMIT`", err=True)
     if pages:
-        _asv(["publish"], environment)
+        _asv(["publish"], variables)
         _report_left_out()
     if commits is None:  # the reports of another commit may be of another schema
         _exit([report for file in made for report in read_reports(file)])
@@ -162,15 +166,28 @@ def benchmark_pattern(bench: str | None, cells: Sequence[str]) -> str:
     return rf"^(?=.*?(?:{bench or ''}))(?:micro\.|{speed}{of_cells})"
 
 
-def arguments(pattern: str, commits: str | None, dry_run: bool) -> list[str]:
+def this_machine() -> dict[str, str]:
+    """The options of `asv machine` for this machine; its name there is `--machine`.
+
+    asv compares commits within one machine, and machines of one kind differ by a factor. The name is that of processor
+    and cores, as in every other comparison. asv's default is the host name, which changes with every container, and its
+    processor lacks family and model. asv stores only values that differ from its own, so `--cpu` includes the cores.
+    """
+    facts = environment()
+    processor = f"{facts['cpu'] or platform.machine()}, {facts['cores']} cores"
+    name = re.sub(r"[^a-z0-9]+", "-", processor.lower()).strip("-")
+    return {"--machine": name, "--cpu": processor, "--ram": f"{facts['memory_bytes'] / 1e9:.0f} GB"}
+
+
+def arguments(pattern: str, machine: str, commits: str | None, dry_run: bool) -> list[str]:
     """The arguments of `asv run`: for this commit, or for `commits` in asv's environments."""
     which = ["--bench", pattern]
     keep = ["--dry-run"] if dry_run else []
     if commits is not None:
-        return ["run", "--machine", MACHINE, "--show-stderr", "--record-samples", *which, *keep, commits]
+        return ["run", "--machine", machine, "--show-stderr", "--record-samples", *which, *keep, commits]
     # Without the hash asv stores no figures of an environment that it did not create.
     here = [f"--environment=existing:{sys.executable}", "--set-commit-hash", _commit()]
-    return ["run", "--machine", MACHINE, "--show-stderr", "--record-samples", *here, *which, *keep]
+    return ["run", "--machine", machine, "--show-stderr", "--record-samples", *here, *which, *keep]
 
 
 def _has_changes() -> bool:
@@ -206,7 +223,7 @@ def _refuse_missing(commits: str) -> None:
 
 def _report_left_out() -> None:
     """Names commits with stored figures that the pages lack, because they show HEAD's history."""
-    stored = {path.name.split("-")[0] for path in (ASV_RESULTS / MACHINE).glob("*-*.json")}
+    stored = {path.name.split("-")[0] for path in ASV_RESULTS.glob("*/*-*.json")}
     shown = tuple(_git("rev-list", "--first-parent", "HEAD").split())
     left_out = sorted(each for each in stored if not any(commit.startswith(each) for commit in shown))
     if left_out:
@@ -231,7 +248,7 @@ def _run_git(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([git, *words], capture_output=True, text=True, check=False)
 
 
-def _asv(words: Sequence[str], environment: dict[str, str]) -> None:
+def _asv(words: Sequence[str], variables: dict[str, str]) -> None:
     """Runs asv. Its exit code 2 means that a benchmark failed, and here a wrong command line."""
-    if subprocess.run([sys.executable, "-m", "asv", *words], env=environment, check=False).returncode:
+    if subprocess.run([sys.executable, "-m", "asv", *words], env=variables, check=False).returncode:
         sys.exit(ExitCode.ERROR)

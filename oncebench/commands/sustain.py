@@ -45,7 +45,7 @@ COMPARED_AT = 0.75
 LOWEST, HIGHEST = 100.0, 100_000.0
 # The warm-up of the published series. During it the JIT compiler lowers latency, which would hide a rise.
 WARMUP_S = PROFILES["full"].warmup_s
-# A late generator is mostly other load of the machine, which passes.
+# A late generator is mostly other load of the machine, which passes. So does a step of the clock.
 TRIES = 3
 # A verdict on a rate needs nine seconds after the warm-up, with rows in six of them.
 SHORTEST_S = WARMUP_S + 9.0
@@ -115,7 +115,8 @@ def sustain(
 
     A rate is sustained if three conditions hold. Consumer lag grows by less than 1 % of the load (at two standard
     errors). Latency rises by less than a quarter. Every guarantee is kept. A rate that fails is tried twice more, and
-    the majority decides. A rate that the generator does not reach has no answer: the search ends below it.
+    the majority decides. A probe has no answer if the generator does not reach its rate, or if its verdict is unknown,
+    for example because the machine's clock was set. After three such probes the search ends below that rate.
 
     The command prints the rates. For each sink it also prints the costs of its guarantees at three
     quarters of the lowest rate. A guarantee without a result is left out, and the exit code is then 1.
@@ -147,7 +148,7 @@ def sustain(
                     keeps_up = _Probes(run, interrupted, cell, probe_s, probes).keeps_up
                     limit = search(of_three(keeps_up), start, LOWEST, HIGHEST, precision)
                     if limit.unanswered and not limit.kept:
-                        raise UserError(f"{limit.unanswered}. Give a lower --start")
+                        raise UserError(f"{limit.unanswered}. Run it again on an idle machine, or give a lower --start")
                     found[cell] = limit
                     click.echo(f"{cell.title}: {_describe(limit)}", err=True)
                 except Interrupted:
@@ -210,10 +211,10 @@ class _Probes:
     reports: list[Report]
 
     def keeps_up(self, rate: float) -> bool:
-        """Tries a rate (events per second) once, or TRIES times if the generator is late.
+        """Tries a rate (events per second) once, or up to TRIES times while the probe has no answer.
 
         Raises:
-            NoAnswer: the generator was late each time, and the pipeline kept up with what it got.
+            NoAnswer: no probe had an answer (`sustained.unanswered`).
             UserError: the probe has no result, or was interrupted.
         """
         for _ in range(TRIES):
@@ -233,7 +234,8 @@ class _Probes:
         if self.interrupted.is_set():
             raise Interrupted(f"interrupted during the search for the rate of {cell.title}")
         self.reports.append(report)
-        click.echo(f"{title}: {'; '.join(sustained.why_not(report)) or 'sustained'}", err=True)
+        answer = sustained.unanswered(report) or "; ".join(sustained.why_not(report)) or "sustained"
+        click.echo(f"{title}: {answer}", err=True)
         return report
 
 

@@ -4,8 +4,9 @@ Usage: `python -m oncebench.experiments.batches FOLDER`, in a process of its own
 "rounds"}) and one pipeline configuration per arm, `arm-*.json`. An arm is one guarantee of one sink. `batches.jsonl`
 gets a line {"round", "arm", "ms", "steps_ms"} for each batch.
 
-Promise: all arms run in one process with one Spark, one batch each per round. The order rotates with the round, so
-other load of the machine affects all arms alike. Spark generates the rows at almost no cost. Source, state and Spark's
+Promise: all arms run in one process with one Spark, one batch each per round. Each round has a random order, so
+other load of the machine affects all arms alike, and so does the work that a batch leaves behind, such as a broker's
+transaction markers. Spark generates the rows at almost no cost. Source, state and Spark's
 logs are not included: the time covers `oncebench.delivery.protocols` with a sink, and the one Spark job that they need.
 Failure: a sink refuses to start (exit code 2, with the sink's message in the log).
 """
@@ -13,9 +14,10 @@ Failure: a sink refuses to start (exit code 2, with the sink's message in the lo
 from __future__ import annotations
 
 import json
+import random
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -104,14 +106,18 @@ def run(folder: Path) -> None:
             spark.stop()
 
 
+def order_of(names: Sequence[str], number: int) -> list[str]:
+    """The order of the arms in a round. Over many rounds, each arm follows each other arm equally often."""
+    return random.Random(number).sample(names, len(names))
+
+
 def _take_turns(
     spark: SparkSession, arms: Mapping[str, Arm], plan: Mapping[str, int], partitions: int, path: Path
 ) -> None:
     names = list(arms)
     with LineWriter(path) as lines:
         for number in range(WARM_ROUNDS + plan["rounds"]):
-            first = number % len(names)
-            for name in names[first:] + names[:first]:
+            for name in order_of(names, number):
                 rows = generated_rows(spark, plan["rows"], number, partitions)
                 spent, steps = arms[name].deliver(rows, number)
                 lines.append({"round": number - WARM_ROUNDS, "arm": name, "ms": spent, "steps_ms": steps})

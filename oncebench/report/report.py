@@ -249,7 +249,7 @@ def _speed_section(run: _Run) -> dict[str, Any]:
         "latency_curve_ms": Distribution.curve(seen.latency_us[measured] / 1e3, latency.visible.unseen),
         "torn_seen_by_observer": latency.torn_sessions,
         "timeline": steps,
-        "steadiness": steadiness(steps, run.cell.rate, run.cell.warmup_s, _load_s(run.record)),
+        "steadiness": steadiness(steps, run.cell, _load_s(run.record)),
     }
 
 

@@ -14,7 +14,7 @@ from statistics import median
 from oncebench.audit.anomalies import CATALOGUE
 from oncebench.audit.exits import UnintendedExit
 from oncebench.audit.verdict import Verdict
-from oncebench.report.comparisons.sustained import backlog_in_latency
+from oncebench.report.comparisons.sustained import backlog_in_latency, growth
 from oncebench.report.configuration import run_kind_of
 from oncebench.report.measures.generators import slowest
 from oncebench.report.measures.metrics import (
@@ -24,6 +24,7 @@ from oncebench.report.measures.metrics import (
     flat_out,
     has_batches,
     latency,
+    lateness_in_latency,
     why_no_speed,
 )
 from oncebench.report.outcome import is_healthy
@@ -113,10 +114,9 @@ def _weaknesses(report: Report) -> list[str]:
 
 def _fell_behind(report: Report, latencies_below: bool) -> list[str]:
     consequence = ": the latencies below include the backlog" if latencies_below else ""
-    slope = report["steadiness"]["lag_slope"]
     return [
         f"  LOAD        the pipeline fell behind its load{consequence}",
-        f"              its lag grew by {slope:.1%} of the load; lower the --rate to measure latency",
+        f"              its {growth(report)}; lower the --rate to measure latency",
     ]
 
 
@@ -202,6 +202,10 @@ def _latency(report: Report) -> list[str]:
     unseen = report["latency_ms"].get("unseen", 0)  # older reports have none
     rows = f"n {n:,} and {unseen:,} never seen" if unseen else f"n {n:,}"
     lines = [f"  latency     {'  '.join(figures)} ms, {rows} ({began} to a committed reader)"]
+    if (worst := lateness_in_latency(report)) is not None:
+        lines.append(
+            f"              includes that {worst.name} was {_number(worst.p99_ms)} ms late for one event in a hundred"
+        )
     if not is_healthy(report):
         lines.append(f"              {OUTAGE}; the same command without a fault measures the latency of the cell")
     return lines

@@ -60,8 +60,8 @@ class Cell:
         spark_conf: Spark's settings of the user, each as NAME=VALUE; a later one overrides an earlier one.
         warmup_s: seconds that are not measured, from the load's start. Excluded are latencies of sessions that ended
             earlier, batches that began earlier, and resources that processes used until then. A load that is over
-            sooner is measured as a whole. For a flat-out load they count from the query's start; it is measured as a
-            whole if less than half of it is left then.
+            sooner has no latencies and no batches, and its prices are those of the whole load. For a flat-out load they
+            count from the query's start; it is measured as a whole if less than half of it is left then.
         brokers: brokers of the run's own Kafka, each with a replica of every topic.
         workers: workers of a Spark cluster that the run starts on this machine. 0: the Spark of `master`.
         replication: replicas of the run's topics on the user's own Kafka. None: its default.replication.factor.

@@ -2,14 +2,16 @@
 
 Promise: all cells run on the same servers, because one table compares them.
 
-Failures: a file is refused, or two files name different servers (`UserError`, exit code 2).
+Failures: a file is refused, two files name different servers, or a guarantee has another seed than the one that it is
+compared with (`UserError`, exit code 2).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 
 import click
@@ -73,4 +75,21 @@ def open_scenarios(context: click.Context, paths: Sequence[Path]) -> Iterator[Sc
                     "servers on the command line, which overrides the files",
                     exit_code=ExitCode.USAGE,
                 )
+        _refuse_other_seeds(paths, [cell for cell, *_ in found])
         yield Scenarios([cell for cell, *_ in found], found[0][1], max(start_s for *_, start_s in found))
+
+
+def _refuse_other_seeds(paths: Sequence[Path], cells: Sequence[Cell]) -> None:
+    """Refuses cells that differ in guarantee or variant and in their seeds only.
+
+    Two guarantees are compared by rounds, and the runs of a round have the same seed.
+    """
+    for (path, cell), (other_path, other) in combinations(zip(paths, cells, strict=True), 2):
+        same_seed = replace(other, seed=cell.seed)
+        load_and_sink = replace(same_seed, guarantee=cell.guarantee, variant=cell.variant)
+        if cell.seed != other.seed and same_seed != cell and load_and_sink == cell:
+            raise UserError(
+                f"{path} has seed {cell.seed} and {other_path} has seed {other.seed}. Guarantees are compared by runs "
+                "of the same seed. Give --seed, which overrides the files",
+                exit_code=ExitCode.USAGE,
+            )

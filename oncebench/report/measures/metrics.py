@@ -17,7 +17,7 @@ from oncebench.audit.verdict import Verdict
 from oncebench.observe.resources import WATCHING
 from oncebench.report.configuration import run_kind_of
 from oncebench.report.measures.bottleneck import LATE_MS
-from oncebench.report.measures.generators import latest
+from oncebench.report.measures.generators import Late, latest
 from oncebench.report.schema import Report
 from oncebench.scenario.supports import expected_codes
 from pipeline.config import SESSIONS
@@ -25,6 +25,9 @@ from pipeline.config import SESSIONS
 Quantile = Literal["p50", "p95", "p99", "p999"]
 Getter = Callable[[Report], float | None]
 
+# A latency counts from the scheduled time, so it includes the lateness of the generator. At more than this share of the
+# p99 latency, by the p99 of the lateness, tables say so.
+LATE_SHARE = 0.25
 # The kinds of figures.
 PROMISE, SPEED, LATENCY, CHECKPOINT, PRICE, RECOVERY = (
     "promise", "speed", "latency", "checkpoint", "price", "recovery"
@@ -275,3 +278,9 @@ def generator_late(report: Report) -> str | None:
     if found.waited:
         why = "Kafka's acknowledgements were too slow: lower the rate"
     return f"{found.name} was {found.p99_ms:,.0f} ms late for one event in a hundred ({why})"
+
+
+def lateness_in_latency(report: Report) -> Late | None:
+    """The generator that was late by more than LATE_SHARE of the p99 latency; None if none was."""
+    found, p99_ms = latest(report.get("generator", {})), latency("p99")(report)
+    return None if found is None or p99_ms is None or found.p99_ms <= LATE_SHARE * p99_ms else found

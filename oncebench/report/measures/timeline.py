@@ -20,6 +20,7 @@ from oncebench.audit.python.latency import Distribution
 from oncebench.record import Record
 from oncebench.record.schema import POSITION, READ, RUNNING
 from oncebench.report.measures.batch_times import ended_us, took_us
+from oncebench.scenario.cell import Cell
 
 Ints = npt.NDArray[np.int64]
 MAX_STEPS = 300  # a plot has no room for more
@@ -58,22 +59,27 @@ def timeline(record: Record, sightings: Sightings) -> dict[str, Any]:
     }
 
 
-def steadiness(steps: Mapping[str, Any], rate: float | str, warmup_s: float, load_s: float) -> dict[str, float | None]:
+def steadiness(steps: Mapping[str, Any], cell: Cell, load_s: float) -> dict[str, float | None]:
     """Whether the pipeline kept up with its load, measured after the warm-up.
 
     `lag_slope`: how fast the lag grew during the load, as a share of the load. `lag_slope_error`: its standard error,
-    because the lag rises and falls with every batch. `latency_rise`: by how much the median latency of the load's last
-    third exceeds the median of its first third, as a share. None without a rate, or with fewer than FEWEST_STEPS steps
-    (for latency: steps with rows).
+    because the lag rises and falls with every batch. In n trigger intervals, a lag that does not grow has a slope of up
+    to 1/n², so the error is at least half of that. `latency_rise`: by how much the median latency of the load's last
+    third exceeds the median of its first third, as a share. None without a constant rate, because the lag and the
+    latency of a pipeline that keeps up follow the rate. None also with fewer than FEWEST_STEPS steps (for latency:
+    steps with rows).
     """
-    first, last = ceil(warmup_s / steps["step_s"]), int((load_s + MOMENT_S) // steps["step_s"])
+    rate, step_s = cell.rate, steps["step_s"]
+    first, last = ceil(cell.warmup_s / step_s), int((load_s + MOMENT_S) // step_s)
     lag = np.array(steps["lag"][first:last], dtype=float)
     p50 = [value for value in steps["p50_ms"][first:last] if value is not None]
     slope = error = rise = None
-    if not isinstance(rate, str) and len(lag) >= FEWEST_STEPS:
+    if not isinstance(rate, str) and cell.shape == "constant" and len(lag) >= FEWEST_STEPS:
         # Not scipy.stats.linregress, whose standard error of a perfectly straight line is nan.
-        line, spread = np.polyfit(np.arange(len(lag)) * steps["step_s"], lag, 1, cov=True)
-        slope, error = round(float(line[0]) / rate, 4), round(float(spread[0, 0]) ** 0.5 / rate, 4)
+        line, spread = np.polyfit(np.arange(len(lag)) * step_s, lag, 1, cov=True)
+        swing = (cell.trigger_ms / 1000 / (len(lag) * step_s)) ** 2
+        slope, error = float(line[0]) / rate, max(float(spread[0, 0]) ** 0.5 / rate, swing / 2)
+        slope, error = round(slope, 4), round(error, 4)
         third = len(p50) // 3
         if len(p50) >= FEWEST_STEPS and (early := float(np.median(p50[:third]))):
             rise = round((float(np.median(p50[-third:])) - early) / early, 4)

@@ -1,7 +1,7 @@
 """Writes the notes below a table.
 
-They explain why a latency is missing, which latencies include a backlog or an outage, the replication, how many
-generators and observers there were, and that several versions of oncebench made the runs.
+They explain why a latency is missing, which latencies include a backlog, an outage or a late generator, the
+replication, how many generators and observers there were, and that several versions of oncebench made the runs.
 
 Promise: pure functions of the reports in the table. A note appears only where it applies.
 """
@@ -13,7 +13,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from oncebench.report.comparisons.sustained import backlog_in_latency
 from oncebench.report.configuration import run_kind_of
 from oncebench.report.measures.generators import process_lines
-from oncebench.report.measures.metrics import Quantile, flat_out, has_speed, latencies_needed, too_few_latencies
+from oncebench.report.measures.metrics import (
+    LATE_SHARE,
+    Quantile,
+    flat_out,
+    has_speed,
+    latencies_needed,
+    lateness_in_latency,
+    too_few_latencies,
+)
 from oncebench.report.replication import replication_lines
 from oncebench.report.schema import Report
 from pipeline.config import RECORDS, SESSIONS, WINDOWS
@@ -46,9 +54,24 @@ def notes(reports: Sequence[Report], headings: Iterable[str], behind: bool, outa
         behind: whether the table marks a row with FELL_BEHIND.
         outage: whether the table marks a latency with OUTAGE_MARK.
     """
-    lines = [*_missing(reports, headings), *(_behind() if behind else ()), *(_outage() if outage else ())]
+    lines = [
+        *_missing(reports, headings),
+        *_late(reports, headings),
+        *(_behind() if behind else ()),
+        *(_outage() if outage else ()),
+    ]
     lines += [*replication_lines(reports), *process_lines(reports), *_versions(reports)]
     return "\n" + "\n".join(lines) + "\n" if lines else ""
+
+
+def _late(reports: Sequence[Report], headings: Iterable[str]) -> Iterator[str]:
+    found = [late for report in reports if has_speed(report) and (late := lateness_in_latency(report)) is not None]
+    if found and QUANTILES.keys() & set(headings):
+        runs, late_ms = f"{len(found)} run{'' if len(found) == 1 else 's'}", max(late.p99_ms for late in found)
+        yield (
+            f"The latencies of {runs} include a late generator: up to {late_ms:,.0f} ms for one event in a hundred, "
+            f"above {LATE_SHARE:.0%} of the p99."
+        )
 
 
 def _behind() -> Iterator[str]:

@@ -66,7 +66,7 @@ def bench(folder: Path, *words: str) -> tuple[int, str]:
 
 def stored(folder: Path) -> list[str]:
     """The commits that have figures."""
-    return sorted({path.name.split("-")[0] for path in (folder / "results" / "asv" / "oncebench").glob("*-*.json")})
+    return sorted({path.name.split("-")[0] for path in (folder / "results" / "asv").glob("*/*-*.json")})
 
 
 def head(folder: Path) -> str:

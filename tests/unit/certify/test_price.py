@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from oncebench.certify.price import TRIGGER_MS, cells, prices
+from oncebench.certify.runs import run_prices
+from oncebench.scenario.cell import Cell
 
 
 def report(call_ms: float, verdict: str = "kept", cpu_s: float = 50.0) -> Any:
@@ -41,3 +50,18 @@ def test_every_round_starts_batches_at_an_interval() -> None:
 
 def test_a_round_with_a_broken_run_has_no_price() -> None:
     assert prices([(report(1, "broken"), report(1))]) == []
+
+
+@pytest.mark.parametrize("beside", ["mine:other", "mine:write"])  # a function has a price beside itself too
+def test_a_machine_that_becomes_slower_favours_no_function(beside: str) -> None:
+    number = count()
+
+    @contextmanager
+    def opened(_cells: list[Cell]) -> Iterator[Any]:
+        yield lambda *_: report(100 * 1.01 ** next(number)), Event()
+
+    request = SimpleNamespace(beside=beside, seed=1, given={"write": "mine:write"})
+    settings: Any = SimpleNamespace(request=request, black_box=lambda write="mine:write": write, open=opened)
+    call, _ = run_prices(settings)
+    assert call.ratio.median == pytest.approx(1.0, abs=0.001)
+    assert call.ratio.low < 1 < call.ratio.high

@@ -273,7 +273,7 @@ def test_only_reaches_asv_and_is_refused_if_no_cell_matches(clone: Path, monkeyp
 
 
 def test_older_commits_get_their_own_environments() -> None:
-    words = command.arguments("micro", "main~3..main", False)
+    words = command.arguments("micro", "a-machine", "main~3..main", False)
     assert words[-1] == "main~3..main"
     assert not any("existing" in word or "hash" in word for word in words)
 
@@ -283,6 +283,32 @@ def test_outside_a_clone_the_error_names_the_right_folder(tmp_path: Path, monkey
     refused = CliRunner().invoke(cli, ["bench"]).exception
     assert isinstance(refused, UserError)
     assert "clone" in str(refused)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "cores", "name"),
+    [
+        ("AMD EPYC (family 25, model 1)", 2, "amd-epyc-family-25-model-1-2-cores"),
+        ("AMD EPYC (family 26, model 2)", 2, "amd-epyc-family-26-model-2-2-cores"),
+        ("AMD EPYC (family 26, model 2)", 4, "amd-epyc-family-26-model-2-4-cores"),
+        (None, 8, "arm64-8-cores"),  # macOS
+    ],
+)
+def test_asv_stores_the_figures_of_each_kind_of_machine_apart(
+    cpu: str | None, cores: int, name: str, clone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[list[str]] = []
+    monkeypatch.setattr(command, "_asv", lambda words, _variables: ran.append(list(words)))
+    monkeypatch.setattr(command.platform, "machine", lambda: "arm64")
+    monkeypatch.setattr(command, "environment", lambda: {"cpu": cpu, "cores": cores, "memory_bytes": 24 * 10**9})
+    done = CliRunner().invoke(cli, ["bench", "--quick"])
+    assert done.exit_code == 0
+    (machine, run) = ran
+    assert machine == [
+        "machine", "--yes", "--machine", name, "--cpu", f"{cpu or 'arm64'}, {cores} cores", "--ram", "24 GB"
+    ]  # fmt: skip
+    assert run[:3] == ["run", "--machine", name]
+    assert f"`asv compare --machine {name} COMMIT COMMIT`" in done.stderr
 
 
 def test_each_metric_is_an_asv_method_with_samples_or_a_skip() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -22,11 +25,51 @@ from tests import ROOT
         ("flat_out", {"generator": {"lateness_ms": {"p99": 900.0}}, "deaths": {"unasked": 0}}, True),
         ("flat_out", {"generator": {"lateness_ms": {"p99": None}}, "deaths": {"unasked": 1}}, False),
         ("steady", {}, True),  # the oldest reports have neither field
+        ("flat_out", {"verdict": "unknown", "reasons": ["the clock was set"]}, False),
+        ("steady", {"verdict": "vacuous"}, False),
     ],
 )
 def test_a_disturbed_run_has_no_speed(kind: str, report: dict[str, Any], counts: bool) -> None:
     speed = pytest.importorskip("benchmarks.speed")
-    assert (speed.why_not_measured(kind, report) is None) == counts
+    assert (speed.why_not_measured(kind, {"verdict": "kept"} | report) is None) == counts
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict", "counted"),
+    [(1, "unknown", 2), (0, "kept", 3), (3, "broken", None), (5, "", None), (1, "", None)],
+)
+def test_a_run_without_a_verdict_costs_no_other_run(
+    code: int, verdict: str, counted: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The third of six runs ends so; an empty verdict: it writes no report."""
+    speed = pytest.importorskip("benchmarks.speed")
+    made: list[Path] = []
+
+    def instead(words: list[str], **_: Any) -> Any:
+        if "--help" in words:
+            return SimpleNamespace(stdout="--guarantee", returncode=0)
+        report = {
+            "verdict": "kept", "throughput": {"events_per_s": 50_000.0}, "cpu_s_per_million_events": 12.5,
+            "latency_ms": {"p50": 400.0, "p99": 800.0}, "batches": {"trigger_ms": 300.0},
+        }  # fmt: skip
+        path = Path(words[words.index("--json") + 1])
+        assert not path.exists()  # a run without a report must not get that of the run before
+        made.append(path)
+        third = len(made) == 3
+        if verdict or not third:
+            path.write_text(json.dumps(report | ({"verdict": verdict, "reasons": ["why"]} if third else {})))
+        return SimpleNamespace(returncode=code if third else 0, stderr="the end of its log")
+
+    monkeypatch.setattr(speed, "ROUNDS", 3)
+    monkeypatch.setattr(speed.subprocess, "run", instead)
+    if counted is None:
+        with pytest.raises(RuntimeError, match=f"ended with exit code {code}:\nthe end of its log"):
+            speed.setup_cache()
+        return
+    found = speed.setup_cache()
+    assert {metric: len(values) for metric, values in found.items()} == {
+        metric: counted if metric.startswith("flat_out") else 3 for metric in speed.METRICS
+    }
 
 
 def test_every_kind_of_benchmark_has_a_threshold() -> None:

@@ -327,3 +327,29 @@ def test_files_that_do_not_fit_are_refused(words: tuple[str, ...], says: str, co
     (folder / "wrong.toml").write_text("sinc = 'kafka'\n")
     (folder / "other.toml").write_text("sink = 'kafka'\nguarantee = 'exactly-once'\nbootstrap-servers = 'other:9092'\n")
     assert says in str(compared("one.toml", *words))
+
+
+@pytest.mark.parametrize(
+    ("differs", "refused"),
+    [
+        ("guarantee = 'at-least-once'", True),
+        ("variant = 'idempotent'", True),
+        ("guarantee = 'at-least-once'\nrate = 50", False),  # another load: nothing is compared in pairs
+        ("", False),  # the same cell with another load
+    ],
+)
+def test_guarantees_that_are_compared_need_one_seed(differs: str, refused: bool, compared: Any, folder: Path) -> None:
+    guarantee = "" if differs.startswith("guarantee") else "guarantee = 'exactly-once'\n"
+    (folder / "other.toml").write_text(f"sink = 'kafka'\n{guarantee}seed = 8\n{differs}\n")
+    oncebench("run", "--sink", "kafka", "--guarantee", "exactly-once", "--seed", "7", "--save", "seven.toml")
+    found = compared("seven.toml", "other.toml", "--repeat", "6")
+    if refused:
+        assert isinstance(found, UserError)
+        assert (found.exit_code, str(found)) == (
+            2, "seven.toml has seed 7 and other.toml has seed 8. Guarantees are compared by runs of the same seed. "
+            "Give --seed, which overrides the files",
+        )  # fmt: skip
+        cells = compared("seven.toml", "other.toml", "--seed", "3")[0]
+        assert [cell.seed for cell in cells] == [3, 3]
+    else:
+        assert [cell.seed for cell in found[0][:2]] == [7, 8]

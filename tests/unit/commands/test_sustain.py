@@ -213,8 +213,31 @@ def test_a_first_rate_without_an_answer_is_no_rate_of_0(pipelines: Pipelines) ->
     done = CliRunner().invoke(cli, (*WORDS[:-1], "1"))
     assert ([cell.rate for cell in pipelines.rounds], done.exit_code) == ([1500.0], ExitCode.ERROR)
     expected = "kafka exactly-once idempotent, healthy: no answer at 2,000 events/s: "
-    assert done.stderr.count(expected) == 2 and "Give a lower --start" in done.stderr
+    assert done.stderr.count(expected) == 2 and "give a lower --start" in done.stderr
     assert "sustains 0" not in done.stderr
+
+
+def test_a_step_of_the_clock_lowers_no_limit(pipelines: Pipelines, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each third probe has no verdict: the search tries its rate again."""
+    made, no_times = pipelines.series, {"lag_slope": None, "latency_rise": None}
+    stepped = {"verdict": "unknown", "reasons": ["the clock was set. Run again"], "steadiness": no_times}
+
+    @contextmanager
+    def series(*words: Any) -> Iterator[Any]:
+        with made(*words) as (run, cut):
+
+            def with_steps(cell: Cell, title: str, probe: bool) -> dict[str, Any]:
+                pipelines.looks = {cell.variant: stepped} if len(pipelines.ran) % 3 == 0 else {}
+                found: dict[str, Any] = run(cell, title, probe)
+                return found
+
+            yield with_steps, cut
+
+    monkeypatch.setattr(sustain, "open_series", series)
+    done = CliRunner().invoke(cli, (*WORDS[:-1], "0"))
+    assert done.exit_code == 0, done.output
+    assert "at 2,000 events/s: its verdict is unknown: the clock was set\n" in done.stderr
+    assert table(done.stdout)["two-phase"][:3] == ["1,000", "1,091", "the lag grew by 50.0% of the load"]
 
 
 def test_a_round_without_a_verdict_exits_with_1(pipelines: Pipelines) -> None:

@@ -55,6 +55,13 @@ def test_a_kept_run_has_its_cost() -> None:
     assert reported["batch"] == "100 ms: checkpoint 4.0%, sink prepare 20  commit 12  total 40 ms"
 
 
+def test_a_late_generator_beside_a_small_latency_is_named() -> None:
+    many = {"latency_ms": {**report()["latency_ms"], "n": 2000}}
+    late, punctual = (summary(report(generator={"lateness_ms": {"p99": ms}}, **many)) for ms in (2.0, 1.0))
+    assert "              includes that the generator was 2 ms late for one event in a hundred\n" in late
+    assert "includes that" not in punctual
+
+
 BEHIND = {"lag_slope": 0.12, "lag_slope_error": 0.01, "latency_rise": 0.8}
 HEALTHY = {**report()["cell"], "faults": []}
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncebench.audit.verdict import NOT_FINISHED
 from oncebench.commands.sustain import _Probes
 from oncebench.errors import UserError
 from oncebench.experiments.rate_search import Found, NoAnswer, of_three, search
@@ -76,6 +77,14 @@ def test_falling_behind_has_a_reason(changes: dict[str, Any], why: str) -> None:
 LATE = {"generator": {"lateness_ms": {"p99": 101.0}}}
 
 
+def test_a_small_growth_that_doubles_the_latency_is_a_backlog() -> None:
+    behind = steady(lag_slope=0.005, lag_slope_error=0.002, latency_rise=1.5)
+    assert list(why_not(behind)) == ["the lag grew by 0.5% of the load, and latency rose by 150%"]
+    assert list(why_not(steady(lag_slope=0.005, lag_slope_error=0.003, latency_rise=1.5))) == ["latency rose by 150%"]
+    # Behind a late generator each latency is longer, and the pipeline may keep up.
+    assert str(unanswered(behind | LATE)).startswith("the generator was 101 ms late")
+
+
 def test_a_late_generator_hides_no_pipeline_that_falls_behind() -> None:
     behind = steady(lag_slope=0.5) | LATE
     assert (unanswered(behind), list(why_not(behind))) == (None, ["the lag grew by 50.0% of the load"])
@@ -84,6 +93,35 @@ def test_a_late_generator_hides_no_pipeline_that_falls_behind() -> None:
 def test_keeping_up_with_a_late_generator_is_no_answer() -> None:
     assert str(unanswered(steady() | LATE)).startswith("the generator was 101 ms late")
     assert unanswered(steady()) is None
+
+
+CLOCK = (
+    "the clock of the run's machine was set forward by 0.006 s during the run, or the machine slept. So the times of "
+    "the run are not known. Run it again while the machine is awake and nothing sets its clock"
+)
+NO_TIMES = {"lag_slope": None, "lag_slope_error": None, "latency_rise": None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"reasons": [CLOCK], "clock_moved_us": 6000, "steadiness": NO_TIMES},
+         "its verdict is unknown: the clock of the run's machine was set forward by 0.006 s during the run, or the "
+         "machine slept"),
+        ({"reasons": ["the observer died"]}, "its verdict is unknown: the observer died"),
+        ({"reasons": ["PEND: 200, an answer is missing"], "anomalies": {"PEND": 200}}, None),
+        ({"reasons": [f"{NOT_FINISHED}. The pipeline was alive"]}, None),
+        ({"reasons": ["only 80.0% of the events were sent"], "steadiness": NO_TIMES | {"lag_slope": 0.5}}, None),
+    ],
+)  # fmt: skip
+def test_a_probe_without_a_verdict_is_a_failed_rate_only_if_the_pipeline_was_too_slow(
+    changes: dict[str, Any], why: str | None
+) -> None:
+    found = steady() | {"verdict": "unknown"} | changes
+    assert unanswered(found) == why
+    assert "its verdict is unknown" in list(why_not(found))
+    probes = [probe(1000, 0.0), *(probe(2000, 0.0, verdict="unknown", **changes) for _ in range(2))]
+    assert found_limits(*probes) == [(1000, None if why else 2000, 3)]
 
 
 def test_a_rate_without_an_answer_ends_the_search() -> None:

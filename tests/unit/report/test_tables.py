@@ -319,6 +319,19 @@ def several(max_ms: float, **changes: Any) -> dict[str, Any]:
     return report(config=config, generator={**each[0], "processes": each, "slowest": 1}, **changes)
 
 
+def test_a_generator_that_is_late_beside_a_small_latency_has_a_note() -> None:
+    fast = {"latency_ms": {"p50": 10.0, "p95": 80.0, "p99": 85.0}}
+    late = [report(seed=ms, generator={"lateness_ms": {"p99": float(ms)}}, **fast) for ms in (21, 22, 60)]
+    said = (
+        "The latencies of 2 runs include a late generator: up to 60 ms for one event in a hundred, above 25% of the p99"
+    )
+    assert f"{said}." in tables.markdown(late).splitlines()
+    assert "late generator" not in tables.markdown(late[:1])
+    spark = report(generator={"lateness_ms": {"p99": 60.0}}, latency_ms={"p50": 400.0, "p95": 500.0, "p99": 600.0})
+    assert "late generator" not in tables.markdown([spark])
+    assert "late generator" not in tables.markdown([{**late[2], "config": {"rate": "max"}}])
+
+
 def test_a_table_says_how_many_generators_and_observers_there_were() -> None:
     said = "2 generators, 4 observers; the slowest generator was at most 40 ms late."
     text = tables.markdown([several(40.0), several(20.0, seed=2), report(seed=3)])

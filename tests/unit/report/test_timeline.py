@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from oncebench.audit.python.audit import Sightings
-from oncebench.report.comparisons.sustained import why_not
+from oncebench.report.comparisons.sustained import fell_behind, why_not
 from oncebench.report.measures.timeline import MAX_STEPS, events_after, steadiness, timeline
+from oncebench.scenario.cell import Cell
 from tests.unit.report.test_tables import report
 
 S = 1_000_000
@@ -146,47 +147,59 @@ def test_a_run_without_rows_has_one_empty_step() -> None:
     assert (reported["sent"], reported["visible"], reported["p50_ms"], reported["lag"]) == ([0], [0], [None], [0])
 
 
+def load(warmup_s: float, rate: float | str = 1000.0, **settings: Any) -> Cell:
+    return Cell("kafka", "exactly-once", "two-phase", rate=rate, warmup_s=warmup_s, **settings)
+
+
 def steps_of(lag: list[int], p50: list[float | None]) -> dict[str, Any]:
     return {"step_s": 1, "lag": lag, "p50_ms": p50}
 
 
 def test_lag_and_latency_growth_are_shares() -> None:
     falling_behind = steps_of([100 * at for at in range(12)], [100.0 + 10 * at for at in range(12)])
-    reported = steadiness(falling_behind, 1000.0, 0.0, 12.0)
+    reported = steadiness(falling_behind, load(0.0), 12.0)
     assert reported == {"lag_slope": 0.1, "lag_slope_error": 0.0, "latency_rise": pytest.approx(80 / 115, abs=1e-4)}
     keeping_up = steps_of([500] * 12, [100.0] * 12)
-    assert steadiness(keeping_up, 1000.0, 0.0, 12.0) == {"lag_slope": 0.0, "lag_slope_error": 0.0, "latency_rise": 0.0}
+    assert steadiness(keeping_up, load(0.0), 12.0) == {"lag_slope": 0.0, "lag_slope_error": 0.0, "latency_rise": 0.0}
 
 
 def test_steadiness_excludes_warm_up_and_draining() -> None:
     steps = steps_of([9000] * 3 + [500] * 9 + [0] * 5, [900.0] * 3 + [100.0] * 9 + [5.0] * 5)
-    assert steadiness(steps, 1000.0, 3.0, 12.0) == {"lag_slope": 0.0, "lag_slope_error": 0.0, "latency_rise": 0.0}
+    assert steadiness(steps, load(3.0), 12.0) == {"lag_slope": 0.0, "lag_slope_error": 0.0, "latency_rise": 0.0}
 
 
 def test_the_last_second_of_a_load_is_complete() -> None:
     growing = steps_of([100] * 14 + [1000, 0], [100.0] * 16)
-    assert steadiness(growing, 1000.0, 3.0, 14.999) == steadiness(growing, 1000.0, 3.0, 15.0)
-    assert steadiness(growing, 1000.0, 3.0, 14.6) == steadiness(growing, 1000.0, 3.0, 14.0)
+    assert steadiness(growing, load(3.0), 14.999) == steadiness(growing, load(3.0), 15.0)
+    assert steadiness(growing, load(3.0), 14.6) == steadiness(growing, load(3.0), 14.0)
 
 
 @pytest.mark.parametrize(
-    ("rate", "steps"), [("max", 12), (1000.0, 5)], ids=["no rate to keep up with", "too short to tell"]
+    ("rate", "shape", "steps"),
+    [
+        ("max", "constant", 12),
+        (1000.0, "ramp:100", 12),
+        (1000.0, "burst:3000:5:12", 12),
+        (1000.0, "constant", 5),
+    ],
+    ids=["no rate to keep up with", "the lag rises with the rate", "the lag is that of the burst", "too short to tell"],
 )
-def test_an_unknown_steadiness_is_none(rate: float | str, steps: int) -> None:
-    assert steadiness(steps_of([1] * steps, [1.0] * steps), rate, 0.0, float(steps)) == {
+def test_an_unknown_steadiness_is_none(rate: float | str, shape: str, steps: int) -> None:
+    cell = load(0.0, rate=rate, shape=shape)
+    assert steadiness(steps_of([1] * steps, [1.0] * steps), cell, float(steps)) == {
         "lag_slope": None, "lag_slope_error": None, "latency_rise": None
     }  # fmt: skip
 
 
 def test_rare_rows_have_a_slope_and_no_rise() -> None:
-    reported = steadiness(steps_of([100 * at for at in range(12)], [100.0, None, None, None] * 3), 1000.0, 0.0, 12.0)
+    reported = steadiness(steps_of([100 * at for at in range(12)], [100.0, None, None, None] * 3), load(0.0), 12.0)
     assert reported == {"lag_slope": 0.1, "lag_slope_error": 0.0, "latency_rise": None}
 
 
 @pytest.mark.parametrize(("behind", "least", "most"), [(0.0, 0.0, 0.06), (0.1, 0.95, 1.0)])
 def test_a_lag_that_swings_with_batches_is_not_growing(behind: float, least: float, most: float) -> None:
     drawn = random.Random(1)
-    reported = [steadiness(steps_of(batched(drawn, behind), [1.0] * 17), 1000.0, 0.0, 17.0) for _ in range(400)]
+    reported = [steadiness(steps_of(batched(drawn, behind), [1.0] * 17), load(0.0), 17.0) for _ in range(400)]
     falling = sum(not keeps_up(seen) for seen in reported) / len(reported)
     assert least <= falling <= most
 
@@ -205,3 +218,32 @@ def batched(drawn: random.Random, behind: float) -> list[int]:
 
 def keeps_up(seen: dict[str, float | None]) -> bool:
     return not list(why_not(report(steadiness=seen)))
+
+
+TRIGGER_S = 15.0
+
+
+@pytest.mark.parametrize("load_s", [17, 20, 30, 45, 60])
+@pytest.mark.parametrize("batch_s", [0.5, 5.0])
+def test_a_load_of_few_triggers_is_no_draw(load_s: int, batch_s: float) -> None:
+    """A pipeline that keeps up is not marked, wherever the load begins within a trigger."""
+    cell = load(0.0, trigger_ms=round(TRIGGER_S * 1000))
+    for first_s in np.arange(0.0, TRIGGER_S, 0.25):
+        began_s = np.arange(first_s - 3 * TRIGGER_S, load_s, TRIGGER_S)
+        at = range(1, load_s + 1)
+        lag = [round(1000 * (now - began_s[began_s + batch_s <= now].max())) for now in at]
+        kept_up = steadiness(steps_of(lag, [None] * load_s), cell, float(load_s))
+        assert not fell_behind(report(steadiness=kept_up)), (first_s, kept_up)
+        behind = [events + 700 * now for events, now in zip(lag, at, strict=True)]
+        fell = steadiness(steps_of(behind, [None] * load_s), cell, float(load_s))
+        assert fell_behind(report(steadiness=fell)) or load_s < 2 * TRIGGER_S, (first_s, fell)
+
+
+@pytest.mark.parametrize(("growth", "behind"), [(0.0, False), (0.003, True), (0.009, True)])
+def test_a_backlog_that_grows_slowly_for_an_hour_is_one(growth: float, behind: bool) -> None:
+    drawn = random.Random(2)
+    at = range(12, 3601, 12)
+    lag = [round(1000 * (drawn.uniform(0.35, 0.6) + growth * now)) for now in at]
+    latencies = [400.0 + 1000 * growth * now for now in at]
+    seen = steadiness({"step_s": 12, "lag": lag, "p50_ms": latencies}, load(10.0), 3600.0)
+    assert fell_behind(report(steadiness=seen)) is behind
