@@ -96,7 +96,7 @@ def test_columns_of_other_names_pass() -> None:
 @pytest.mark.parametrize("mark", " ,;{}()\n\t=")
 def test_a_name_that_delta_refuses_is_refused_at_the_start(tmp_path: Path, mark: str) -> None:
     sink = DeltaSink(tmp_path / "table", "mine", 2, tmp_path / "checkpoint")
-    with pytest.raises(RefusedStart, match=r"table: Delta's names have none of .*Give the column another name"):
+    with pytest.raises(RefusedStart, match=r"table: Delta's names have none of .*Give it another name"):
         sink.check_schema(rows("id", f"a{mark}b").schema)
 
 
