@@ -57,7 +57,18 @@ from oncebench.delivery.failures.cause import not_claimed
 from oncebench.delivery.failures.postgres import NEW_JOB, of_sqlstate
 from oncebench.delivery.quarantine import without_rejected
 from oncebench.sinks.postgres import preparing, tables
-from oncebench.sinks.postgres.connection import LIBPQ, VARIABLE, Names, connect, dsn, error_text, missing, parts
+from oncebench.sinks.postgres.connection import (
+    LIBPQ,
+    SILENCE_LIMIT_MS,
+    VARIABLE,
+    Names,
+    connect_again,
+    dsn,
+    error_text,
+    lineage,
+    missing,
+    parts,
+)
 from oncebench.sinks.postgres.fencing import end_older
 from oncebench.sinks.postgres.left import LEFT_OPEN
 from oncebench.sinks.postgres.reader import prepared as prepared_of
@@ -65,8 +76,9 @@ from oncebench.sinks.postgres.refusals import refuse_row_security, refuse_unique
 from oncebench.sinks.postgres.writers import Appender, Marked, Preparer, Upserter, WarmUp
 
 OLDEST_SERVER = 130000  # the reader needs xid8 and pg_current_xact_id, new in version 13
-# How long a commit retries before a restart must finish it. A server that crashed is back within seconds.
-COMMIT_LIMIT_S = 60.0
+# How long a commit retries before a restart must finish it: the first attempt may only notice that the network was cut,
+# and a server that crashed, or is replaced by a standby, is back within a minute.
+COMMIT_LIMIT_S = SILENCE_LIMIT_MS / 1000 + 60.0
 COMMIT_PAUSE_S = 0.05
 # libpq's settings of TLS that Java's driver has too, and the variables that libpq takes them from.
 _TLS = {"sslmode": "PGSSLMODE", "sslrootcert": "PGSSLROOTCERT", "sslcert": "PGSSLCERT", "sslkey": "PGSSLKEY"}
@@ -132,6 +144,8 @@ class PostgresSink(Sink):
             connection = self._connection()
             self._check(connection, support)
             self._refuse_row_security()
+            if support.guarantee != AT_MOST_ONCE:  # before the markers are read: later connections are compared with it
+                self._names = replace(self._names, server=lineage(connection))
             tables.make_tables(connection)
             if support.variant == "upsert":
                 tables.make_row_ids_unique(connection, self._names.table, self._row_id, self._schema)
@@ -242,7 +256,7 @@ class PostgresSink(Sink):
 
     def _connection(self) -> psycopg.Connection:
         if self._open is None or self._open.closed:
-            self._open = connect(self._names.application)
+            self._open = connect_again(self._names)
         return self._open
 
     def _check(self, connection: psycopg.Connection, support: Support) -> None:
@@ -259,7 +273,8 @@ class PostgresSink(Sink):
         if connection.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
             raise NoPostgres(
                 "this server is a standby and takes no writes. No row was read or written. Name the primary in "
-                "ONCEBENCH_POSTGRES, or start again when this server is promoted."
+                "ONCEBENCH_POSTGRES (with several hosts: target_session_attrs=read-write), or start again when this "
+                "server is promoted."
             )
         if support.guarantee != AT_MOST_ONCE and _setting(connection, "fsync") == "off":
             raise RefusedStart(
