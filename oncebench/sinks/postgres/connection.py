@@ -19,7 +19,7 @@ import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import LiteralString
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg import conninfo
@@ -46,7 +46,7 @@ LOCK_LIMIT_MS = 30_000
 SILENCE_LIMIT_MS = 60_000  # a cut network is noticed after this, not after the two hours of TCP's keep-alive
 # Between two batches a connection is idle, and load balancers forget an idle one without a word, some after 4 minutes.
 # A probe each 30 s keeps it known, and three without an answer end it after the same 60 s.
-_KEEP_ALIVE: Mapping[str, int] = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+_KEEP_ALIVE: Mapping[str, Any] = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 # Set for the session, so a reload of the server's settings does not change it. `local`, `remote_write` and
 # `remote_apply` also wait for the server's own disk. They differ in the standbys only, which is the operator's choice.
 _WAITS = (

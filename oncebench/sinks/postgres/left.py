@@ -23,7 +23,7 @@ from oncebench.delivery.transactions.left import PREPARED, Left
 from oncebench.sinks.postgres import tables
 from oncebench.sinks.postgres.connection import Names, connect
 from oncebench.sinks.postgres.fencing import end_older, sessions
-from oncebench.sinks.postgres.refusals import unusable
+from oncebench.sinks.postgres.starting.refusals import unusable
 
 _PLACE = re.compile(r"(\d+):(\d+):[0-9a-f]+")
 

@@ -56,7 +56,7 @@ from oncebench.delivery.errors import AnotherDriver, CommitRefused, CommitUncert
 from oncebench.delivery.failures.cause import not_claimed
 from oncebench.delivery.failures.postgres import NEW_JOB, of_sqlstate
 from oncebench.delivery.quarantine import without_rejected
-from oncebench.sinks.postgres import preparing, tables
+from oncebench.sinks.postgres import tables
 from oncebench.sinks.postgres.connection import (
     LIBPQ,
     SILENCE_LIMIT_MS,
@@ -72,7 +72,14 @@ from oncebench.sinks.postgres.connection import (
 from oncebench.sinks.postgres.fencing import end_older
 from oncebench.sinks.postgres.left import LEFT_OPEN
 from oncebench.sinks.postgres.reader import prepared as prepared_of
-from oncebench.sinks.postgres.refusals import refuse_row_security, refuse_unique_rows, unusable
+from oncebench.sinks.postgres.starting import keys, preparing
+from oncebench.sinks.postgres.starting.refusals import (
+    check_table,
+    refuse_row_security,
+    refuse_unique_rows,
+    unusable,
+    warn_of_foreign,
+)
 from oncebench.sinks.postgres.writers import Appender, Marked, Preparer, Upserter, WarmUp
 
 OLDEST_SERVER = 130000  # the reader needs xid8 and pg_current_xact_id, new in version 13
@@ -113,7 +120,7 @@ class PostgresSink(Sink):
         self._row_id = tuple(row_id)
         self._schema = StructType()
         self._names = Names(sink_id, 0, table, driver or uuid.uuid4().hex)
-        self._variant = ""
+        self._variant, self._id_index = "", ""
         self._open: psycopg.Connection | None = None
         self._marks: dict[int, Mark] = {}
         self._decided: dict[int, str] = {}  # partition -> prepared transaction of the newest decided batch
@@ -148,7 +155,8 @@ class PostgresSink(Sink):
                 self._names = replace(self._names, server=lineage(connection))
             tables.make_tables(connection)
             if support.variant == "upsert":
-                tables.make_row_ids_unique(connection, self._names.table, self._row_id, self._schema)
+                ids = keys.make_row_ids_unique(connection, self._names.table, self._row_id, self._schema)
+                self._id_index = ids.as_string(connection)
             epoch = tables.next_epoch(connection, self._names.sink_id)
             self._names = replace(self._names, epoch=epoch)
             connection.execute("SELECT set_config('application_name', %s, false)", (self._names.application,))
@@ -205,8 +213,7 @@ class PostgresSink(Sink):
     def acknowledged_writer(self) -> Appender:
         if self._variant != "upsert":
             return Appender(self._names)
-        index = tables.row_id(self._row_id, self._schema).as_string(self._connection())
-        return Upserter(self._names, row_id=self._row_id, id_index=index)
+        return Upserter(self._names, row_id=self._row_id, id_index=self._id_index)
 
     def prepare_writer(self) -> Preparer:
         return Preparer(self._names, slots=self.partitions)
@@ -282,7 +289,9 @@ class PostgresSink(Sink):
                 f"and {support.guarantee} promises that nothing is lost. Set fsync = on in postgresql.conf and reload "
                 f"the server, or take at-most-once {NEW_JOB}."
             )
-        tables.check_table(connection, self._names.table, self._schema, self._variant in INSERTING)
+        check_table(connection, self._names.table, self._schema, self._variant in INSERTING)
+        if support.guarantee == EXACTLY_ONCE:
+            warn_of_foreign(connection, self._names.table)
         if support.guarantee == AT_LEAST_ONCE:
             refuse_unique_rows(connection, self._names.table, self._schema.names)
         self._check_row_id()

@@ -182,7 +182,7 @@ class Upserter(Appender):
 
     Args:
         row_id: the columns that identify a row.
-        id_index: the expressions of the unique index over them.
+        id_index: the columns or expressions of the unique index over them.
     """
 
     row_id: tuple[str, ...] = ()
@@ -224,7 +224,7 @@ class Upserter(Appender):
                 sql.Identifier(self.names.table),
                 _STAGED,
                 cols=_listed(names),
-                index=sql.SQL(self.id_index),  # made by `tables.row_id`, names quoted
+                index=sql.SQL(self.id_index),  # of `keys.make_row_ids_unique`, names quoted
                 new=new,
             )
         )

@@ -30,7 +30,7 @@ IMPERATIVE = re.compile(
 # Texts that are a value as a whole: their parts are checked where they are made.
 ONLY_VALUES = re.compile(r"[^{}]{0,40}(?:\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}[^{}]{0,30})+")
 # These end in a value with the next step (`remedy`).
-WITH_REMEDY = ("oncebench/delivery/deterministic_plan.py", "oncebench/sinks/postgres/preparing.py")
+WITH_REMEDY = ("oncebench/delivery/deterministic_plan.py", "oncebench/sinks/postgres/starting/preparing.py")
 FIELDS = {field.name for field in dataclasses.fields(PipelineConfig)}
 # Names with a low line that are no setting of ours.
 FOREIGN = {
