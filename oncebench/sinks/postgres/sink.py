@@ -27,7 +27,7 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -69,7 +69,7 @@ from oncebench.sinks.postgres.connection import (
     missing,
     parts,
 )
-from oncebench.sinks.postgres.fencing import end_older
+from oncebench.sinks.postgres.fencing import end_older, roll_back_orphans
 from oncebench.sinks.postgres.left import LEFT_OPEN
 from oncebench.sinks.postgres.reader import prepared as prepared_of
 from oncebench.sinks.postgres.starting import keys, preparing
@@ -162,7 +162,7 @@ class PostgresSink(Sink):
             connection.execute("SELECT set_config('application_name', %s, false)", (self._names.application,))
             end_older(connection, self._names)
             self._decided = {int(entry["partition"]): str(entry["gid"]) for entry in decided}
-            self._roll_back_orphans(connection, set(self._decided.values()))
+            roll_back_orphans(connection, self._names, set(self._decided.values()))
             if support.variant == "two-phase":
                 preparing.refuse_unpreparable(connection, self._names, self._schema, self.partitions)
             self._marks = tables.newest_marks(connection, self._names.sink_id)
@@ -318,12 +318,6 @@ class PostgresSink(Sink):
                 f"upsert needs the columns that identify a row, some of {self._schema.names} and not all; row_id is "
                 f"{list(self._row_id)}. Correct row_id of PostgresSink, or ID in pipeline/rows.py."
             )
-
-    def _roll_back_orphans(self, connection: psycopg.Connection, decided: Collection[str]) -> None:
-        for gid in prepared_of(connection, self._names):
-            if gid not in decided:
-                _log.info("rolling back %s: no decision names it", gid)
-                connection.execute(sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(gid)))
 
     def _committed(self, batch: int, partition: int, gid: str) -> bool:
         """Commits a prepared transaction; returns False if it is gone and was not committed."""

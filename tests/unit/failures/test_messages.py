@@ -38,7 +38,7 @@ FOREIGN = {
     "pg_terminate_backend", "search_path", "row_id", "application_name", "try_cast", "try_divide", "try_add",
     "try_multiply", "try_mod", "try_element_at", "to_json", "connect_timeout",
     "default_transaction_read_only", "target_session_attrs", "oncebench_epochs", "pg_hba", "to_pylist",
-    "my_module", "write_batch",
+    "pg_signal_backend", "my_module", "write_batch",
 }  # fmt: skip
 # Names with dots: settings of brokers, topics, clients, Spark and Pravega, and files.
 SETTINGS = {

@@ -1,4 +1,4 @@
-"""A server that is replaced, or falls silent, while a job runs: over servers in memory."""
+"""A server that is replaced, falls silent, or refuses a login or a fence: over servers in memory."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from oncebench.delivery.errors import CommitUncertain, DeliveryFailed
+from oncebench.delivery.errors import CommitUncertain, DeliveryFailed, NoPostgres, RefusedStart
 from oncebench.sinks.postgres import connection as connections
+from oncebench.sinks.postgres import fencing, tables, writers
 from oncebench.sinks.postgres import sink as driver
-from oncebench.sinks.postgres import tables, writers
-from oncebench.sinks.postgres.connection import SILENCE_LIMIT_MS, Names, connect
+from oncebench.sinks.postgres.connection import SILENCE_LIMIT_MS, VARIABLE, Names, connect
 from oncebench.sinks.postgres.sink import PostgresSink
+from oncebench.sinks.postgres.starting.refusals import unusable
 from oncebench.sinks.postgres.writers import Marked
 
 NAMES = Names("s", 1, "rows", server="71:00000001")
@@ -181,3 +182,40 @@ def test_a_worker_keeps_one_connection_however_often_its_job_starts_again(addres
     for names in (NAMES, other, replace(NAMES, epoch=2), replace(NAMES, epoch=3)):
         write(1, names)
     assert list(writers._connections) == [other.application, replace(NAMES, epoch=3).application]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ('FATAL:  password authentication failed for user "u"', RefusedStart),
+        ("SSL error: certificate verify failed", RefusedStart),
+        ('server certificate for "db" does not match host name "db1"', RefusedStart),
+        ("server does not support SSL, but SSL was required", RefusedStart),
+        ("FATAL:  Passwort-Authentifizierung für Benutzer »u« fehlgeschlagen", NoPostgres),
+        ("FATAL:  the database system is starting up", NoPostgres),
+        ("connection refused", NoPostgres),
+    ],
+)
+def test_a_login_that_never_succeeds_is_refused_and_one_in_another_language_names_the_role(
+    monkeypatch: pytest.MonkeyPatch, text: str, kind: type[Exception]
+) -> None:
+    monkeypatch.setenv(VARIABLE, "host=db1")
+    error = unusable(psycopg.OperationalError(f"connection failed: {text}"))
+    assert type(error) is kind
+    assert ("pg_hba.conf" in str(error)) == (kind is RefusedStart or "FATAL" in text)
+
+
+def test_a_session_that_is_slow_to_end_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that replays its log, or whose disk stalls, ends it later; a missing right stays missing."""
+    monkeypatch.setattr(fencing, "FENCE_LIMIT_S", 0.0)
+    monkeypatch.setattr(fencing, "FENCE_PAUSE_S", 0.0)
+    monkeypatch.setattr(fencing, "sessions", lambda *_: [(7, replace(NAMES, epoch=1).application, "")])
+    newer = replace(NAMES, epoch=2)
+    with pytest.raises(NoPostgres, match=r"\(pid 7\).* then start again"):
+        fencing.end_older(cast("Any", SimpleNamespace(execute=lambda *_: None)), newer)
+
+    def refuse(*_: Any) -> None:
+        raise psycopg.errors.InsufficientPrivilege("permission denied to terminate process")
+
+    with pytest.raises(RefusedStart, match=r"\(pid 7\).*pg_signal_backend"):
+        fencing.end_older(cast("Any", SimpleNamespace(execute=refuse)), newer)

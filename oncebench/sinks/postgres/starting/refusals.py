@@ -21,9 +21,12 @@ from oncebench.delivery.failures.postgres import LOGIN, NEW_JOB, of_sqlstate
 from oncebench.sinks.postgres import tables
 from oncebench.sinks.postgres.connection import dsn, error_text, redacted
 
-# What a server answers to a login that will never succeed; libpq passes on the words only.
+# What a server answers to a login that will never succeed, and what libpq says of certificates. libpq passes on the
+# server's words only, without a code, and they are in the language of its lc_messages.
 _REFUSED_LOGIN = ("authentication failed", "does not exist", "no pg_hba.conf entry", "no password supplied",
-                  "not permitted to log in")  # fmt: skip
+                  "not permitted to log in", "certificate verify failed", "does not match host name",
+                  "server does not support SSL")  # fmt: skip
+_ANSWERED = "FATAL"  # of the server, so the network works; not translated in most languages
 _log = logging.getLogger(__name__)
 _ACTIVE = "SELECT row_security_active(to_regclass(%s)::oid), current_user WHERE to_regclass(%s) IS NOT NULL"
 # A key column that the rows do not fill, such as a serial number, distinguishes a row from its copy.
@@ -136,6 +139,8 @@ def unusable(
         remedy = of_sqlstate(error.sqlstate).remedy if error.sqlstate else LOGIN
         return RefusedStart(f"{text}. {remedy}, then start again.")
     remedy = of_sqlstate(error.sqlstate).remedy if error.sqlstate else ""
+    if error.sqlstate is None and _ANSWERED in str(error):  # perhaps a refused login in another language
+        remedy = f"If the server refuses the login: {LOGIN}"
     step = f"{remedy}. " if remedy else ""
     return NoPostgres(f"{text}. {step}{otherwise}")
 
