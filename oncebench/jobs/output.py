@@ -88,8 +88,10 @@ class OutputChecks:
         target = self._target
         name = f"output {target.name!r} of sink {target.kind.name!r}"
         self._other_output = self._places.compare(OUTPUT, sink.identity(), name, self._gaps)
-        if self._one_driver and not self._other_output:
-            self._drivers.follow(sink.holder(), last_batch(target.checkpoint), target.sink_id, self._gaps)
+        holder = sink.holder() if self._one_driver else None
+        wrote_there = holder is not None and holder.batch > NO_BATCH
+        if self._one_driver and (wrote_there or not self._other_output):
+            self._drivers.follow(holder, last_batch(target.checkpoint), target.sink_id, self._gaps)
 
     def after_sink(self, sink: Sink) -> None:
         """Compares the sink's markers with the notes of earlier drivers.
@@ -104,7 +106,10 @@ class OutputChecks:
         if missing:
             missing = self._marks.missing(marks, finished, sink.forgets_after_s())
         written, uncertain = None, self._uncertain_batch(sink)
-        if missing and (uncertain is not None or not self._other_output):  # another output lacks every earlier batch
+        # An output without any marker of this job lacks every earlier batch, as was accepted. An upgraded server, or an
+        # older copy, has markers, and they show what it lacks.
+        other = self._other_output and all(mark.batch <= NO_BATCH for mark in marks.values())
+        if missing and (uncertain is not None or not other):
             written = self._accept_missing(missing, uncertain)
         if missing:
             self._marks.note_found(marks, finished)

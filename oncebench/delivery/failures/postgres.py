@@ -21,7 +21,10 @@ NEW_JOB = "with a new checkpoint, sink_id and table"
 OF_JOBS = "for names SINK_ID:BATCH:PARTITION:HEX, use only `oncebench transactions`"
 IDEMPOTENT = f"Remove that from the table's triggers or partitions, or take the variant idempotent {NEW_JOB}"
 LOGIN = f"{_DSN}, or the role (LOGIN, password), or pg_hba.conf"
-READ_ONLY = "Name the primary in ONCEBENCH_POSTGRES, or set default_transaction_read_only = off"
+READ_ONLY = (
+    "Name the primary in ONCEBENCH_POSTGRES (with several hosts: target_session_attrs=read-write), or set "
+    "default_transaction_read_only = off"
+)
 
 
 CODES: Mapping[str, Cause] = {

@@ -6,7 +6,8 @@ journal's entry `places.json` stores what the servers themselves use as identity
     {"input": {"cluster": "..", "topic_id": ".."}, "output": {"system": "..", "table": ".."}}
 
 Promise: an identity that was recorded never changes unnoticed. What can go wrong: a server that gives no identity is
-not compared. A checkpoint of an older version has no entry; the next start makes it.
+not compared, nor a part of it that this role may not read any more, if the other parts are equal. A checkpoint of an
+older version has no entry; the next start makes it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _ENTRY = "places.json"
 INPUT, OUTPUT = "input", "output"
 _GO_ON = {
     INPUT: "To read this topic from its beginning, without the rest of the other one",
-    OUTPUT: "To write to this output, without the batches before",
+    OUTPUT: "After an upgrade of the server, or if earlier batches may be missing",
 }
 
 
@@ -64,9 +65,10 @@ class Places:
         return difference(which, self._recorded.get(which, {}), found)
 
     def record(self, which: str, found: Mapping[str, str]) -> None:
-        """Records an identity durably; parts that are not found any more are forgotten."""
-        if found and self._recorded.get(which) != dict(found):
-            self._recorded[which] = dict(found)
+        """Records an identity durably; a part that cannot be read any more is kept, if the others are equal."""
+        known = dict(found) if self.differs(which, found) else {**self._recorded.get(which, {}), **found}
+        if found and self._recorded.get(which) != known:
+            self._recorded[which] = known
             put_in_place_of(self._journal, _ENTRY, self._recorded)
 
     def forget(self, which: str) -> None:
@@ -76,7 +78,12 @@ class Places:
 
 
 def difference(which: str, recorded: Mapping[str, str], found: Mapping[str, str]) -> str:
-    """Returns the recorded parts that differ, as `which/part:was..now`; empty if none does."""
+    """Returns the recorded parts that differ, as `which/part:was..now`; empty if none does.
+
+    A part that is not found differs if nothing is found, or another part differs, too.
+    """
+    if found and all(found.get(part, was) == was for part, was in recorded.items()):
+        return ""
     return ",".join(
         f"{which}/{part}:{was}..{found.get(part, NONE)}"
         for part, was in sorted(recorded.items())
@@ -92,8 +99,8 @@ def _refusal(which: str, name: str, text: str) -> str:
             "or take a new checkpoint, sink_id and output."
         )
     return (
-        f"{name} is not the output that this checkpoint has written ({text}): it was deleted, made again or restored, "
-        "or the address leads to another server. Nothing was read or written. Name the right output, or take a new "
+        f"{name} is not the output that this checkpoint has written ({text}): it was deleted, replaced, restored or "
+        "upgraded, or the address leads elsewhere. Nothing was read or written. Name the right output, or take a new "
         "checkpoint, sink_id and output."
     )
 

@@ -5,7 +5,8 @@ Promise: the DSN comes from the environment variable ONCEBENCH_POSTGRES; missing
 leave every password out. Each connection's application_name contains its sink_id and epoch. COMMIT waits for the disk,
 whatever the settings of role, database and server are, also after a reload of these settings. No time-out of role,
 database or server ends one of our statements or transactions: a COPY lasts as long as Spark computes a task's rows.
-With `row_security = off`, a statement from which a policy would hide rows fails instead.
+With `row_security = off`, a statement from which a policy would hide rows fails instead. A connection that is made
+again while the job runs leads to the server and timeline of the job's start, or it is refused (`connect_again`).
 
 What can go wrong: a pooler in transaction mode between us and the server does not keep sessions. PREPARE TRANSACTION
 and fencing need the server itself.
@@ -18,11 +19,12 @@ import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg import conninfo
 
-from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.errors import DeliveryFailed, RefusedStart
 
 VARIABLE = "ONCEBENCH_POSTGRES"
 # libpq takes from these what the DSN lacks.
@@ -42,6 +44,9 @@ CONNECT_LIMIT_S = 5  # per address: a running server answers in milliseconds, a 
 # and waiting would not end.
 LOCK_LIMIT_MS = 30_000
 SILENCE_LIMIT_MS = 60_000  # a cut network is noticed after this, not after the two hours of TCP's keep-alive
+# Between two batches a connection is idle, and load balancers forget an idle one without a word, some after 4 minutes.
+# A probe each 30 s keeps it known, and three without an answer end it after the same 60 s.
+_KEEP_ALIVE: Mapping[str, Any] = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 # Set for the session, so a reload of the server's settings does not change it. `local`, `remote_write` and
 # `remote_apply` also wait for the server's own disk. They differ in the standbys only, which is the operator's choice.
 _WAITS = (
@@ -53,6 +58,11 @@ TIME_OUTS = (
     "statement_timeout", "transaction_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout",
 )  # fmt: skip
 _NEVER = "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = ANY(%s)"
+# The functions are open to every role by default. An operator may have closed them, and some providers lack the second.
+_LINEAGE: tuple[LiteralString, ...] = (
+    "SELECT system_identifier FROM pg_control_system()",
+    "SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)",
+)
 GID_BYTES = 199  # a gid must be shorter than 200 bytes
 
 
@@ -60,13 +70,15 @@ GID_BYTES = 199  # a gid must be shorter than 200 bytes
 class Names:
     """Names of a sink_id's objects in the server.
 
-    `epoch`: of the driver, counted by the server. `driver`: random name of its start.
+    `epoch`: of the driver, counted by the server. `driver`: random name of its start. `server`: the `lineage` of the
+    server at its start; empty if connections are not compared with it.
     """
 
     sink_id: str
     epoch: int
     table: str
     driver: str = ""
+    server: str = ""
 
     @property
     def application_prefix(self) -> str:
@@ -187,9 +199,10 @@ def connect(application: str, text: str | None = None) -> psycopg.Connection:
     """
     text = dsn() if text is None else text
     try:
-        limit_s = parts(text).get("connect_timeout", str(CONNECT_LIMIT_S))
+        given = parts(text)
     except ValueError as error:
         raise RefusedStart(f"the value of {VARIABLE} is {error}") from None
+    limit_s = given.get("connect_timeout", str(CONNECT_LIMIT_S))
     if not limit_s.isdecimal():
         raise RefusedStart(f"{VARIABLE} holds connect_timeout={limit_s}: it must be a whole number of seconds")
     connection = psycopg.connect(
@@ -199,12 +212,70 @@ def connect(application: str, text: str | None = None) -> psycopg.Connection:
         connect_timeout=int(limit_s),
         tcp_user_timeout=SILENCE_LIMIT_MS,
         client_encoding="UTF8",
+        **{name: value for name, value in _KEEP_ALIVE.items() if name not in given},
     )
     connection.execute(_NEVER, (list(TIME_OUTS),))  # first, because one of them may be short
     connection.execute(
         f"SET lock_timeout = {LOCK_LIMIT_MS}; SET standard_conforming_strings = on; SET row_security = off; {_WAITS}"
     )
     return connection
+
+
+def connect_again(names: Names) -> psycopg.Connection:
+    """Returns a new connection of a driver or worker to the server of the driver's start.
+
+    A standby that takes over may lack the newest batches, and so does a server that is restored to an earlier time. A
+    job that wrote on would hide this: a start compares only the newest marker.
+
+    Raises:
+        psycopg.OperationalError: see `connect`; also if the server is a standby, which may be promoted at any moment.
+        DeliveryFailed: it is another server, or another timeline of the same one.
+    """
+    connection = connect(names.application)
+    if names.server:
+        try:
+            found = lineage(connection)
+            if _differs(names.server, found):
+                raise DeliveryFailed(
+                    f"another PostgreSQL answers than at the start ({names.server}, now {found}): a standby took over, "
+                    "or a server was restored, perhaps without the newest batches. Nothing was written to it. Start "
+                    "again: two-phase and idempotent then compare their markers; other variants have none, so look "
+                    "for the rows yourself."
+                )
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def lineage(connection: psycopg.Connection) -> str:
+    """Returns the server's system identifier and timeline, `A:B`; a part that the role may not read is empty.
+
+    A promotion and a restore to a point in time begin a new timeline. A crash of the server does not.
+
+    Raises:
+        psycopg.errors.ReadOnlySqlTransaction: the server is a standby.
+        psycopg.OperationalError: the connection broke.
+    """
+    if connection.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
+        raise psycopg.errors.ReadOnlySqlTransaction("the server is a standby")
+    return ":".join(_readable(connection, query) for query in _LINEAGE)
+
+
+def _readable(connection: psycopg.Connection, query: LiteralString) -> str:
+    """Returns a query's text; empty if this server lacks the function, or this role the right."""
+    try:
+        row = connection.execute(query).fetchone()
+    except psycopg.Error as error:
+        if missing(connection, error):
+            raise
+        return ""
+    return "" if row is None else str(row[0])
+
+
+def _differs(was: str, found: str) -> bool:
+    pairs = zip(was.split(":"), found.split(":"), strict=True)
+    return any(before and now and before != now for before, now in pairs)
 
 
 def missing(connection: psycopg.Connection, error: psycopg.Error) -> bool:

@@ -1,4 +1,4 @@
-"""Ends the sessions of older drivers of a sink_id.
+"""Ends the sessions of older drivers of a sink_id, and rolls back what they have prepared and not decided.
 
 Promise: when `end_older` returns, older drivers can do nothing more. Sessions of paused processes are ended too. A task
 that begins a transaction later finds the newer epoch.
@@ -6,16 +6,21 @@ that begins a transaction later finds the newer epoch.
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Collection
 
 import psycopg
+from psycopg import sql
 
-from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.errors import NoPostgres, RefusedStart
 from oncebench.sinks.postgres.connection import Names, error_text
+from oncebench.sinks.postgres.reader import prepared
 
 # An ended session disappears when it has rolled back, which takes milliseconds.
 FENCE_LIMIT_S = 20.0
 FENCE_PAUSE_S = 0.02
+_log = logging.getLogger(__name__)
 
 
 def sessions(connection: psycopg.Connection, names: Names) -> list[tuple[int, str, str]]:
@@ -33,7 +38,8 @@ def end_older(connection: psycopg.Connection, names: Names) -> None:
     """Ends the sessions of older epochs and returns when they are gone.
 
     Raises:
-        RefusedStart: a session could not be ended; the message has its pid.
+        RefusedStart: this role may not end a session; the message has its pid.
+        NoPostgres: a session has not ended in time, because the server is slow. The next start may pass.
     """
     deadline = time.monotonic() + FENCE_LIMIT_S
     refused = ""
@@ -48,9 +54,48 @@ def end_older(connection: psycopg.Connection, names: Names) -> None:
                 refused = error_text(error)
         if time.monotonic() > deadline:
             pids = ", ".join(map(str, older))
+            if not refused:
+                raise NoPostgres(
+                    f"older drivers of sink_id {names.sink_id} still have sessions (pid {pids}), {FENCE_LIMIT_S:g} s "
+                    "after this start has ended them. No row was read or written. Look at the load of the server and "
+                    "its disk, then start again."
+                )
             raise RefusedStart(
                 f"older drivers of sink_id {names.sink_id} still have sessions (pid {pids}) that could not "
-                f"be ended ({refused or 'they do not answer'}). Run SELECT pg_terminate_backend(pid) for each as a "
-                "superuser, then start again."
+                f"be ended ({refused}). Run SELECT pg_terminate_backend(pid) for each as a superuser, or GRANT "
+                "pg_signal_backend to this role, then start again."
             )
         time.sleep(FENCE_PAUSE_S)
+
+
+def roll_back_orphans(connection: psycopg.Connection, names: Names, decided: Collection[str]) -> None:
+    """Rolls back the prepared transactions of older drivers that no decision names.
+
+    Raises:
+        RefusedStart: another role has prepared one.
+    """
+    for gid in prepared(connection, names):
+        if gid not in decided:
+            _log.info("rolling back %s: no decision names it", gid)
+            statement = sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(gid))
+            try:
+                connection.execute(statement)
+            except psycopg.errors.InsufficientPrivilege as error:
+                raise of_another_role(connection, gid, statement) from error
+
+
+def of_another_role(connection: psycopg.Connection, gid: str, statement: sql.Composed) -> RefusedStart:
+    """Returns the error of a prepared transaction that only the role that prepared it or a superuser may end.
+
+    Args:
+        connection: to the server.
+        gid: its name.
+        statement: what this role may not do.
+    """
+    found = connection.execute("SELECT owner FROM pg_prepared_xacts WHERE gid = %s", (gid,)).fetchone()
+    owner = "another role" if found is None else f"role {found[0]!r}"
+    return RefusedStart(
+        f"prepared transaction {gid!r} belongs to {owner}, and role {connection.info.user!r} may not end it. It holds "
+        "its locks until then. Start once as that role, or run as a superuser in this database: "
+        f"{statement.as_string(connection)}"
+    )

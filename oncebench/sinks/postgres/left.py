@@ -22,8 +22,8 @@ from oncebench.delivery.contract import Mark, SinkSettings
 from oncebench.delivery.transactions.left import PREPARED, Left
 from oncebench.sinks.postgres import tables
 from oncebench.sinks.postgres.connection import Names, connect
-from oncebench.sinks.postgres.fencing import end_older, sessions
-from oncebench.sinks.postgres.refusals import unusable
+from oncebench.sinks.postgres.fencing import end_older, of_another_role, sessions
+from oncebench.sinks.postgres.starting.refusals import unusable
 
 _PLACE = re.compile(r"(\d+):(\d+):[0-9a-f]+")
 
@@ -90,10 +90,13 @@ class PostgresTransactions:
     def _end(self, statement: LiteralString, left: Left) -> bool:
         """Ends a prepared transaction; returns False if it is gone."""
         with self._connection() as connection:
+            ending = sql.SQL(statement).format(sql.Literal(left.name))
             try:
-                connection.execute(sql.SQL(statement).format(sql.Literal(left.name)))
+                connection.execute(ending)
             except psycopg.errors.UndefinedObject:
                 return False
+            except psycopg.errors.InsufficientPrivilege as error:
+                raise of_another_role(connection, left.name, ending) from error
             return True
 
     def _committed(self, left: Left) -> bool:

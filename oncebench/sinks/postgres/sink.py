@@ -27,7 +27,7 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -56,17 +56,36 @@ from oncebench.delivery.errors import AnotherDriver, CommitRefused, CommitUncert
 from oncebench.delivery.failures.cause import not_claimed
 from oncebench.delivery.failures.postgres import NEW_JOB, of_sqlstate
 from oncebench.delivery.quarantine import without_rejected
-from oncebench.sinks.postgres import preparing, tables
-from oncebench.sinks.postgres.connection import LIBPQ, VARIABLE, Names, connect, dsn, error_text, missing, parts
-from oncebench.sinks.postgres.fencing import end_older
+from oncebench.sinks.postgres import tables
+from oncebench.sinks.postgres.connection import (
+    LIBPQ,
+    SILENCE_LIMIT_MS,
+    VARIABLE,
+    Names,
+    connect_again,
+    dsn,
+    error_text,
+    lineage,
+    missing,
+    parts,
+)
+from oncebench.sinks.postgres.fencing import end_older, roll_back_orphans
 from oncebench.sinks.postgres.left import LEFT_OPEN
 from oncebench.sinks.postgres.reader import prepared as prepared_of
-from oncebench.sinks.postgres.refusals import refuse_row_security, refuse_unique_rows, unusable
+from oncebench.sinks.postgres.starting import keys, preparing
+from oncebench.sinks.postgres.starting.refusals import (
+    check_table,
+    refuse_row_security,
+    refuse_unique_rows,
+    unusable,
+    warn_of_foreign,
+)
 from oncebench.sinks.postgres.writers import Appender, Marked, Preparer, Upserter, WarmUp
 
 OLDEST_SERVER = 130000  # the reader needs xid8 and pg_current_xact_id, new in version 13
-# How long a commit retries before a restart must finish it. A server that crashed is back within seconds.
-COMMIT_LIMIT_S = 60.0
+# How long a commit retries before a restart must finish it: the first attempt may only notice that the network was cut,
+# and a server that crashed, or is replaced by a standby, is back within a minute.
+COMMIT_LIMIT_S = SILENCE_LIMIT_MS / 1000 + 60.0
 COMMIT_PAUSE_S = 0.05
 # libpq's settings of TLS that Java's driver has too, and the variables that libpq takes them from.
 _TLS = {"sslmode": "PGSSLMODE", "sslrootcert": "PGSSLROOTCERT", "sslcert": "PGSSLCERT", "sslkey": "PGSSLKEY"}
@@ -101,7 +120,7 @@ class PostgresSink(Sink):
         self._row_id = tuple(row_id)
         self._schema = StructType()
         self._names = Names(sink_id, 0, table, driver or uuid.uuid4().hex)
-        self._variant = ""
+        self._variant, self._id_index = "", ""
         self._open: psycopg.Connection | None = None
         self._marks: dict[int, Mark] = {}
         self._decided: dict[int, str] = {}  # partition -> prepared transaction of the newest decided batch
@@ -132,15 +151,18 @@ class PostgresSink(Sink):
             connection = self._connection()
             self._check(connection, support)
             self._refuse_row_security()
+            if support.guarantee != AT_MOST_ONCE:  # before the markers are read: later connections are compared with it
+                self._names = replace(self._names, server=lineage(connection))
             tables.make_tables(connection)
             if support.variant == "upsert":
-                tables.make_row_ids_unique(connection, self._names.table, self._row_id, self._schema)
+                ids = keys.make_row_ids_unique(connection, self._names.table, self._row_id, self._schema)
+                self._id_index = ids.as_string(connection)
             epoch = tables.next_epoch(connection, self._names.sink_id)
             self._names = replace(self._names, epoch=epoch)
             connection.execute("SELECT set_config('application_name', %s, false)", (self._names.application,))
             end_older(connection, self._names)
             self._decided = {int(entry["partition"]): str(entry["gid"]) for entry in decided}
-            self._roll_back_orphans(connection, set(self._decided.values()))
+            roll_back_orphans(connection, self._names, set(self._decided.values()))
             if support.variant == "two-phase":
                 preparing.refuse_unpreparable(connection, self._names, self._schema, self.partitions)
             self._marks = tables.newest_marks(connection, self._names.sink_id)
@@ -191,8 +213,7 @@ class PostgresSink(Sink):
     def acknowledged_writer(self) -> Appender:
         if self._variant != "upsert":
             return Appender(self._names)
-        index = tables.row_id(self._row_id, self._schema).as_string(self._connection())
-        return Upserter(self._names, row_id=self._row_id, id_index=index)
+        return Upserter(self._names, row_id=self._row_id, id_index=self._id_index)
 
     def prepare_writer(self) -> Preparer:
         return Preparer(self._names, slots=self.partitions)
@@ -242,7 +263,7 @@ class PostgresSink(Sink):
 
     def _connection(self) -> psycopg.Connection:
         if self._open is None or self._open.closed:
-            self._open = connect(self._names.application)
+            self._open = connect_again(self._names)
         return self._open
 
     def _check(self, connection: psycopg.Connection, support: Support) -> None:
@@ -259,7 +280,8 @@ class PostgresSink(Sink):
         if connection.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
             raise NoPostgres(
                 "this server is a standby and takes no writes. No row was read or written. Name the primary in "
-                "ONCEBENCH_POSTGRES, or start again when this server is promoted."
+                "ONCEBENCH_POSTGRES (with several hosts: target_session_attrs=read-write), or start again when this "
+                "server is promoted."
             )
         if support.guarantee != AT_MOST_ONCE and _setting(connection, "fsync") == "off":
             raise RefusedStart(
@@ -267,7 +289,9 @@ class PostgresSink(Sink):
                 f"and {support.guarantee} promises that nothing is lost. Set fsync = on in postgresql.conf and reload "
                 f"the server, or take at-most-once {NEW_JOB}."
             )
-        tables.check_table(connection, self._names.table, self._schema, self._variant in INSERTING)
+        check_table(connection, self._names.table, self._schema, self._variant in INSERTING)
+        if support.guarantee == EXACTLY_ONCE:
+            warn_of_foreign(connection, self._names.table)
         if support.guarantee == AT_LEAST_ONCE:
             refuse_unique_rows(connection, self._names.table, self._schema.names)
         self._check_row_id()
@@ -294,12 +318,6 @@ class PostgresSink(Sink):
                 f"upsert needs the columns that identify a row, some of {self._schema.names} and not all; row_id is "
                 f"{list(self._row_id)}. Correct row_id of PostgresSink, or ID in pipeline/rows.py."
             )
-
-    def _roll_back_orphans(self, connection: psycopg.Connection, decided: Collection[str]) -> None:
-        for gid in prepared_of(connection, self._names):
-            if gid not in decided:
-                _log.info("rolling back %s: no decision names it", gid)
-                connection.execute(sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(gid)))
 
     def _committed(self, batch: int, partition: int, gid: str) -> bool:
         """Commits a prepared transaction; returns False if it is gone and was not committed."""

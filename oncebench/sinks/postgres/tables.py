@@ -29,6 +29,7 @@ from pyspark.sql.types import DataType, DecimalType, StructType
 from oncebench.delivery import digest, quarantine
 from oncebench.delivery.contract import Holder, Mark
 from oncebench.delivery.errors import RefusedStart
+from oncebench.sinks.postgres.starting.keys import MAKING, has_unique_index
 
 # PostgreSQL's type of each Spark type, then other types of a user's table that take the same text. Any other Spark type
 # is refused with the column's name.
@@ -52,8 +53,6 @@ KEEP_BATCHES = 100
 MICROSECONDS = 6
 # The digits after the point in `numeric(10,2)` or `timestamp(3) with time zone`.
 _DIGITS = re.compile(r"\((?:\d+,)?(-?\d+)\)")
-# One session at a time makes the tables: of two concurrent CREATE TABLE IF NOT EXISTS, one fails.
-_MAKING = 0x6F6E6365  # "once"
 
 # Name, primary key, and columns with their types.
 OWN_TABLES: tuple[tuple[LiteralString, Sequence[LiteralString], Mapping[LiteralString, LiteralString]], ...] = (
@@ -206,34 +205,6 @@ def definition(table: str, schema: StructType) -> sql.Composed:
     return sql.SQL("CREATE TABLE {table} ({columns})").format(table=sql.Identifier(table), columns=columns)
 
 
-def check_table(connection: psycopg.Connection, table: str, schema: StructType, inserts: bool) -> None:
-    """Raises RefusedStart if the output table does not exist or cannot take rows of this schema.
-
-    `inserts`: see `table_error`.
-    """
-    found = _columns(connection, table)
-    if not found and "." in table:
-        place, _, name = table.rpartition(".")
-        raise RefusedStart(
-            f"table {table!r} cannot take the output: there is none of this name, dot included, in this database and "
-            f"search_path. The output is one identifier and takes its schema from search_path. For table {name!r} of "
-            f"schema {place!r}, set the output to {name!r} and run: "
-            f"ALTER ROLE {sql.Identifier(connection.info.user).as_string(connection)} SET search_path = "
-            f"{sql.Identifier(place).as_string(connection)}"
-        )
-    wrong = table_error(found, schema, inserts) if found else "there is none in this database and search_path"
-    kept = connection.execute(
-        "SELECT 1 FROM pg_class WHERE oid = to_regclass(%s) AND relkind IN ('r', 'p') AND relpersistence = 'p'",
-        (sql.Identifier(table).as_string(connection),),
-    ).fetchone()
-    if wrong is None and kept is None:
-        wrong = "it is a view, UNLOGGED or temporary, and so not kept when the server is killed"
-    if wrong is not None:
-        statement = definition(table, schema).as_string(connection)
-        step = "Alter it to these columns or, in a new job, name another table with them:" if found else "Make it with:"
-        raise RefusedStart(f"table {table!r} cannot take the output: {wrong}. {step} {statement}")
-
-
 def identity(connection: psycopg.Connection, table: str) -> dict[str, str]:
     """Returns the identity of the table that search_path finds; empty if there is none.
 
@@ -254,8 +225,8 @@ def identity(connection: psycopg.Connection, table: str) -> dict[str, str]:
     return parts
 
 
-def _columns(connection: psycopg.Connection, table: str) -> dict[str, Column]:
-    """Returns the columns of the table that search_path finds; none if there is no table."""
+def columns_of(connection: psycopg.Connection, table: str) -> dict[str, Column]:
+    """Returns the columns, by name, of the table that search_path finds; none if there is no table."""
     described = connection.execute(
         "SELECT attname, format_type(atttypid, atttypmod), attnotnull AND NOT atthasdef AND attidentity = '', "
         "attgenerated <> '', attidentity = 'a' FROM pg_attribute "
@@ -265,79 +236,51 @@ def _columns(connection: psycopg.Connection, table: str) -> dict[str, Column]:
     return {name: Column(name, *more) for name, *more in described}
 
 
-def row_id(names: Sequence[str], schema: StructType) -> sql.Composed:
-    """Returns the expressions of the unique index over a row's id.
-
-    An index entry takes at most some 2,700 bytes, and a text may be longer. Therefore the index contains the text's
-    SHA-256 (MD5 collisions can be made on purpose). The expression uses decode() because convert_to() is not immutable.
-    """
-    hashed = r"sha256(decode(replace({}, E'\\', E'\\\\'), 'escape'))"
-    texts = {field.name for field in schema if field.dataType.typeName() == "string"}
-    return sql.SQL(", ").join(sql.SQL(hashed if name in texts else "{}").format(sql.Identifier(name)) for name in names)
-
-
 def make_tables(connection: psycopg.Connection) -> None:
-    """Makes the ledger and the table of epochs, if missing.
+    """Makes the ledger and the table of epochs, if no schema of search_path has them.
+
+    `CREATE TABLE IF NOT EXISTS` looks in one schema only. A schema that came later, with the role's name, would get an
+    empty ledger that hides the old one. The statement also needs the right to create, where all tables are there.
 
     Raises:
-        RefusedStart: another table has the name.
+        RefusedStart: another table has the name, or a crash of the server would empty it.
     """
     with connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING,))
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (MAKING,))
         for table, key, columns in OWN_TABLES:
             defined = ", ".join(f"{name} {kind} NOT NULL" for name, kind in columns.items())
             form = sql.SQL(f"({defined}, PRIMARY KEY ({', '.join(key)}))")
-            connection.execute(sql.SQL("CREATE TABLE IF NOT EXISTS {} {}").format(sql.Identifier(table), form))
-            found = _columns(connection, table)
+            if not (found := columns_of(connection, table)):
+                connection.execute(sql.SQL("CREATE TABLE {} {}").format(sql.Identifier(table), form))
+                found = columns_of(connection, table)
             if {*columns} - {*found} == {"driver"}:  # the ledger of an older version
                 connection.execute(sql.SQL("ALTER TABLE {} ADD COLUMN driver text NOT NULL DEFAULT ''").format(LEDGER))
-                found = _columns(connection, table)
+                found = columns_of(connection, table)
             kinds = {name: found[name].kind for name in columns if name in found}
             keys = sql.SQL(", ").join(map(sql.Identifier, key))
-            if kinds != columns or not _has_unique_index(connection, sql.Identifier(table), key, keys):
+            if kinds != columns or not has_unique_index(connection, sql.Identifier(table), key, keys):
                 raise RefusedStart(
                     f"table {table!r} is not one that this sink made: it lacks the form {form.as_string()}. If "
                     "another program made it, rename it and start again: the start makes a new one. If it is this "
                     "sink's, restore its form."
                 )
+            refuse_unlogged(connection, table)
 
 
-def make_row_ids_unique(connection: psycopg.Connection, table: str, names: Sequence[str], schema: StructType) -> None:
-    """Makes the unique index that an upsert needs, if missing.
-
-    Any unique index that PostgreSQL accepts for the row's id will do. PostgreSQL names a new one, so no name is taken.
-
-    Raises:
-        RefusedStart: the table holds a row twice.
-    """
-    ids = row_id(names, schema)
-    try:
-        with connection.transaction():  # of two first starts at a time, one makes the index
-            connection.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (_MAKING, table))
-            if not _has_unique_index(connection, sql.Identifier(table), names, ids):
-                connection.execute(sql.SQL("CREATE UNIQUE INDEX ON {} ({})").format(sql.Identifier(table), ids))
-    except psycopg.errors.UniqueViolation:
+def refuse_unlogged(connection: psycopg.Connection, table: str) -> None:
+    """Raises RefusedStart if the table, or a partition of it, is empty after a crash of the server."""
+    name = sql.Identifier(table).as_string(connection)
+    unlogged = connection.execute(
+        "SELECT id::regclass::text FROM (SELECT to_regclass(%s) UNION SELECT relid FROM "
+        "pg_partition_tree(to_regclass(%s))) AS each (id) JOIN pg_class c ON c.oid = id WHERE relpersistence <> 'p'",
+        (name, name),
+    ).fetchone()
+    if unlogged is not None:
+        part = "it" if unlogged[0] == name else f"its partition {unlogged[0]}"
         raise RefusedStart(
-            f"table {table!r} holds a row ({', '.join(names)}) twice, so that no upsert can work on it. Remove the "
-            "duplicated rows or, in a new job, write to a new table."
-        ) from None
-
-
-def _has_unique_index(
-    connection: psycopg.Connection, table: sql.Identifier, names: Sequence[str], ids: sql.Composable
-) -> bool:
-    """Whether ON CONFLICT finds a valid unique index over these expressions of the columns.
-
-    PostgreSQL plans a statement and does not run it.
-    """
-    copied = sql.SQL("EXPLAIN INSERT INTO {table} ({cols}) SELECT {cols} FROM {table} ON CONFLICT ({ids}) DO NOTHING")
-    listed = sql.SQL(", ").join(map(sql.Identifier, names))
-    try:
-        with connection.transaction():
-            connection.execute(copied.format(table=table, cols=listed, ids=ids))
-    except psycopg.errors.InvalidColumnReference:  # "no unique or exclusion constraint matching"
-        return False
-    return True
+            f"table {table!r}: {part} is UNLOGGED or temporary, and so not kept when the server is killed. Nothing was "
+            f"written. Run ALTER TABLE {unlogged[0]} SET LOGGED, then start again."
+        )
 
 
 def next_epoch(connection: psycopg.Connection, sink_id: str) -> int:
@@ -353,7 +296,7 @@ def next_epoch(connection: psycopg.Connection, sink_id: str) -> int:
 
 def holder(connection: psycopg.Connection, sink_id: str) -> Holder | None:
     """Returns the newest markers and who wrote them; the server counts epochs by itself, so there is no generation."""
-    if "driver" not in _columns(connection, "oncebench_ledger"):  # none yet, or of an older version
+    if "driver" not in columns_of(connection, "oncebench_ledger"):  # none yet, or of an older version
         return None
     return Holder.of(newest_marks(connection, sink_id), 0)
 

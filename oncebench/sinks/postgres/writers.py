@@ -26,7 +26,7 @@ from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, Nondetermin
 from oncebench.delivery.failures.cause import NO_RESTART, RESTART, failure
 from oncebench.delivery.failures.postgres import NEW_JOB, OF_JOBS, of_sqlstate
 from oncebench.sinks.postgres import tables
-from oncebench.sinks.postgres.connection import Names, connect, error_text, missing
+from oncebench.sinks.postgres.connection import Names, connect_again, error_text, missing
 from oncebench.sinks.postgres.slots import wait_for_slots
 
 # After a lost answer to COMMIT: a server that crashed replays its log first, which takes seconds.
@@ -41,7 +41,9 @@ _connections: dict[str, psycopg.Connection] = {}
 def _connection(names: Names) -> psycopg.Connection:
     known = _connections.get(names.application)
     if known is None or known.closed:
-        known = _connections[names.application] = connect(names.application)
+        for older in [each for each in _connections if names.is_older(each)]:  # of earlier starts in this Spark session
+            _connections.pop(older).close()
+        known = _connections[names.application] = connect_again(names)
     return known
 
 
@@ -180,7 +182,7 @@ class Upserter(Appender):
 
     Args:
         row_id: the columns that identify a row.
-        id_index: the expressions of the unique index over them.
+        id_index: the columns or expressions of the unique index over them.
     """
 
     row_id: tuple[str, ...] = ()
@@ -222,7 +224,7 @@ class Upserter(Appender):
                 sql.Identifier(self.names.table),
                 _STAGED,
                 cols=_listed(names),
-                index=sql.SQL(self.id_index),  # made by `tables.row_id`, names quoted
+                index=sql.SQL(self.id_index),  # of `keys.make_row_ids_unique`, names quoted
                 new=new,
             )
         )

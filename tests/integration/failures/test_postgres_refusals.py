@@ -18,8 +18,9 @@ from psycopg import sql
 from oncebench.delivery.errors import DeliveryFailed, NoPostgres, PermanentFailure, RefusedStart
 from oncebench.lab.lab import Lab
 from oncebench.servers.postgres import PostgresServer, start_postgres
-from oncebench.sinks.postgres import preparing, slots
+from oncebench.sinks.postgres import slots
 from oncebench.sinks.postgres.connection import VARIABLE, connect
+from oncebench.sinks.postgres.starting import preparing
 from tests.integration.sinks.postgres_output import SINK, Output, Task, batch, drop_connections, write
 from tests.pipelines import Fixture, place, session
 from tests.waiting import wait_for
@@ -86,7 +87,7 @@ def test_slots_that_others_hold_are_waited_for_and_named(
             _take_slots(other)
             with pytest.raises(DeliveryFailed, match=r"batch 2, partition 0: .* 'orphan 0' \(of postgres in postgres"):
                 write(sink.prepare_writer(), 2, 0, batch("later"))
-            with pytest.raises(RefusedStart, match=r"others hold \d+ of them: 'orphan 0' \(of postgres in postgres"):
+            with pytest.raises(NoPostgres, match=r"others hold \d+ of them: 'orphan 0' \(of postgres in postgres"):
                 output.sink("two-phase")
             _free_slots(other)
             output.sink("two-phase")

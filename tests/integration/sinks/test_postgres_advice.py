@@ -205,6 +205,10 @@ def test_a_commit_by_another_role_is_refused_until_the_preparing_one_is_back(
         with pytest.raises(CommitRefused, match=r"Start again as the role that prepared it \(pg_prepared_xacts\)\.$"):
             sink.commit(0, prepared)
         sink.close()
+        drop_connections()  # of the other role, which this one may not end
+        gid = prepared[0]["gid"]
+        with pytest.raises(RefusedStart, match=f"{gid}' belongs to role 'postgres'.* superuser .*: ROLLBACK PREPARED"):
+            start("t", "two-phase")  # without the decision
     assert sink.commit(0, prepared) == set()
     assert rows_in(database, "t") == EACH_ONCE
     database.execute('DROP SCHEMA public CASCADE; CREATE SCHEMA public; DROP ROLE "the-sink"')

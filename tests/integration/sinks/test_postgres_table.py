@@ -117,6 +117,35 @@ def test_a_fitting_index_under_any_name_is_used(database: psycopg.Connection, st
     assert indexes(database) == [("rows", name)]
 
 
+@pytest.mark.parametrize(
+    ("columns", "made"),
+    [
+        ("id text PRIMARY KEY, v text", 0),
+        ("v text, id varchar, UNIQUE (id) INCLUDE (v)", 0),
+        ("id text PRIMARY KEY DEFERRABLE, v text", 1),
+        ("id text COLLATE no_case PRIMARY KEY, v text", 1),
+        ("id text, v text, UNIQUE (id, v)", 1),
+    ],
+)
+def test_the_tables_own_key_is_used_if_it_can_be(
+    database: psycopg.Connection, start: Start, columns: str, made: int
+) -> None:
+    # Only a server with ICU makes such a collation; the suite's server has none.
+    database.execute("CREATE COLLATION no_case (locale = 'C')")
+    database.execute("UPDATE pg_collation SET collisdeterministic = false WHERE collname = 'no_case'")
+    make(database, "rows", columns)
+    before = len(indexes(database))
+    assert upserted_twice(database, start("rows"), "rows")
+    assert len(indexes(database)) - before == made
+
+
+def test_a_deferrable_key_of_numbers_is_refused(database: psycopg.Connection, start: Start) -> None:
+    make(database, "rows", "id bigint PRIMARY KEY DEFERRABLE, v text")
+    numbers = StructType([StructField("id", LongType()), StructField("v", StringType())])
+    with pytest.raises(RefusedStart, match="DEFERRABLE key over id, which upsert cannot use"):
+        start("rows", schema=numbers)
+
+
 def test_an_index_that_is_not_unique_or_partial_is_no_help(database: psycopg.Connection, start: Start) -> None:
     make(database, "rows")
     hashed = r"sha256(decode(replace(id, E'\\', E'\\\\'), 'escape'))"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from oncebench.delivery.contract import EXACTLY_ONCE, NO_BATCH, OVERWRITTEN, Mark, Sink, Support
+from oncebench.delivery.contract import EXACTLY_ONCE, NO_BATCH, OVERWRITTEN, Holder, Mark, Sink, Support, Written
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.journal import Identity, Journal, open_journal
 from oncebench.delivery.starts.gaps import Gap, Gaps
@@ -119,6 +119,31 @@ def test_an_open_batch_is_asked_about_in_another_output_too(tmp_path: Path) -> N
     assert said.endswith(",open/1:missing")
     job.start(other, said.rsplit(": ", 1)[1])
     assert {p: mark.batch for p, mark in other.found.items()} == {0: NO_BATCH, 1: NO_BATCH}
+
+
+def test_an_accepted_output_that_has_markers_of_this_job_is_compared_with_them(tmp_path: Path) -> None:
+    """An upgraded server has another identity and every marker; an older copy lacks the newest ones."""
+    job = Job(tmp_path, "idempotent", opened=False)
+    there = {p: Mark(1, 1, 0) for p in (0, 1)}
+    job.start(Sunk(dict(there)))
+    Marks(job.journal().folder).note_batch(1, [Written(p, 1, 0) for p in (0, 1)], (), False)
+    assert job.start(Sunk(dict(there), "two"), "output/table:one..two") == [Gap("output/table:one..two", None)]
+    older = Sunk({0: Mark(1, 1, 0), 1: Mark(0, 1, 0)}, "three")
+    said = job.refusal(older, "output/table:two..three")
+    assert said.endswith(": output/1:0..1")
+    job.start(older, "output/1:0..1")
+    assert job.start(older) == []
+
+
+def test_an_accepted_output_that_a_copy_has_written_is_refused(tmp_path: Path) -> None:
+    class Held(Sunk):
+        def holder(self) -> Holder:
+            return Holder.of(self.found, 0)
+
+    job = Job(tmp_path, "idempotent", opened=False)
+    job.start(Sunk({p: Mark(1, 1, 0) for p in (0, 1)}))
+    copied = Held({p: Mark(1, 1, 0, "unknown") for p in (0, 1)}, "two")
+    assert job.refusal(copied, "output/table:one..two").endswith(": output/driver:unknown")
 
 
 def test_the_first_start_makes_a_marker_for_each_partition(tmp_path: Path) -> None:

@@ -79,6 +79,18 @@ def test_a_place_with_another_identity_is_refused_with_both_identities(journal: 
             same.compare(INPUT, found, "topic", Gaps(journal, None))
 
 
+def test_a_part_that_cannot_be_read_any_more_is_no_difference_and_not_forgotten(journal: Path) -> None:
+    Places(journal).record(OUTPUT, {"system": "7", "table": "1"})
+    places = Places(journal)
+    assert not places.compare(OUTPUT, {"table": "1"}, "table", Gaps(journal, None))
+    places.record(OUTPUT, {"table": "1"})
+    again = Places(journal)
+    assert again.differs(OUTPUT, {"system": "8", "table": "1"}) == "output/system:7..8"
+    assert again.differs(OUTPUT, {"table": "2"}) == "output/system:7..none,output/table:1..2"
+    again.record(OUTPUT, {"table": "2"})
+    assert not Places(journal).differs(OUTPUT, {"system": "8", "table": "2"})
+
+
 def test_a_place_that_was_accepted_is_recorded_in_place_of_the_other(journal: Path) -> None:
     Places(journal).record(OUTPUT, {"table": "1"})
     places = Places(journal)

@@ -33,15 +33,15 @@ IMPERATIVE = re.compile(
 # Texts that are a value as a whole: their parts are checked where they are made.
 ONLY_VALUES = re.compile(r"[^{}]{0,40}(?:\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}[^{}]{0,30})+")
 # These end in a value with the next step (`remedy`).
-WITH_REMEDY = ("oncebench/delivery/deterministic_plan.py", "oncebench/sinks/postgres/preparing.py")
+WITH_REMEDY = ("oncebench/delivery/deterministic_plan.py", "oncebench/sinks/postgres/starting/preparing.py")
 FIELDS = {field.name for field in dataclasses.fields(PipelineConfig)}
 # Names with a low line that are no setting of ours.
 FOREIGN = {
     "max_prepared_transactions", "max_connections", "max_stack_depth", "pg_prepared_xacts", "pg_stat_activity",
     "pg_terminate_backend", "search_path", "row_id", "application_name", "try_cast", "try_divide", "try_add",
     "try_multiply", "try_mod", "try_element_at", "to_json", "connect_timeout",
-    "default_transaction_read_only", "oncebench_epochs", "pg_hba", "to_pylist", "my_module", "write_batch",
-    "journal_mode", "make_valid_utf8",
+    "default_transaction_read_only", "target_session_attrs", "oncebench_epochs", "pg_hba", "to_pylist",
+    "pg_signal_backend", "my_module", "write_batch", "journal_mode", "make_valid_utf8",
 }  # fmt: skip
 # Names with dots: settings of brokers, topics, clients, Spark and Pravega, and files.
 SETTINGS = {

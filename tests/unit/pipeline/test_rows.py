@@ -12,6 +12,7 @@ from oncebench.delivery import quarantine
 from oncebench.delivery.contract import COLUMNS, RECORDS
 from oncebench.delivery.errors import RefusedStart
 from oncebench.sinks.postgres import tables
+from oncebench.sinks.postgres.starting import keys
 from oncebench.sinks.records import records_schema_error
 from pipeline.rows import ID, KEY, ROW, SCHEMA, check_query, schema_for
 
@@ -64,6 +65,6 @@ def test_postgresqls_table_and_row_id_come_from_the_columns() -> None:
     made = tables.definition("t", SCHEMA).as_string(None)
     for name, kind in zip(ROW, ("text", "integer", "integer", "bigint", "bigint", "bigint"), strict=True):
         assert f'"{name}" {kind}' in made
-    assert tables.row_id(ID, SCHEMA).as_string(None) == (
+    assert keys.row_id(ID, SCHEMA).as_string(None) == (
         """sha256(decode(replace("session_key", E'\\\\', E'\\\\\\\\'), 'escape')), "j\""""
     )

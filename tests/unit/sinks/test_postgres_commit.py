@@ -45,7 +45,7 @@ class Server:
     marks: list[Mark] = field(default_factory=list)
     lost: bool = False
 
-    def connect(self, _application: str) -> Session:
+    def connect(self, _names: Names) -> Session:
         if self.lost and self.away:
             self.away -= 1
             raise psycopg.OperationalError("the database system is starting up")
@@ -92,7 +92,7 @@ def put_in_ledger(session: Any, _sink_id: str, _partition: int, mark: Mark) -> b
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     made = Server(takes_effect=False)
-    monkeypatch.setattr(writers, "connect", made.connect)
+    monkeypatch.setattr(writers, "connect_again", made.connect)
     monkeypatch.setattr(writers, "_connections", {})
     monkeypatch.setattr(writers, "SETTLE_PAUSE_S", 0.0)
     monkeypatch.setattr(tables, "newest_epoch", lambda *_: NAMES.epoch)

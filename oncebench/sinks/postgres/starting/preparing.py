@@ -15,7 +15,7 @@ import psycopg
 from psycopg import sql
 from pyspark.sql.types import StructType
 
-from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.errors import NoPostgres, RefusedStart
 from oncebench.delivery.failures.postgres import IDEMPOTENT
 from oncebench.sinks.postgres.connection import TIME_OUTS, Names, error_text
 from oncebench.sinks.postgres.slots import wait_for_slots
@@ -39,10 +39,11 @@ def refuse_unpreparable(connection: psycopg.Connection, names: Names, schema: St
     """Checks that the tasks of a batch can prepare their transactions.
 
     Raises:
-        RefusedStart: too few slots are free, or the table's triggers do what cannot be prepared.
+        NoPostgres: too few slots are free; others hold them, for example jobs that start after a crash of the server.
+        RefusedStart: the table's triggers do what cannot be prepared.
     """
     if (trouble := wait_for_slots(connection, names, partitions)) is not None:
-        raise RefusedStart(trouble)
+        raise NoPostgres(trouble)
     gid = names.fresh_gid(0, 0)
     connection.execute("BEGIN")
     try:

@@ -1,4 +1,4 @@
-"""The start's checks of row-level security and of unique indexes, and the error of a server that cannot be used.
+"""The start's checks of the output table, of row-level security and of unique indexes; a server that cannot be used.
 
 Promise: a start is refused if policies hide rows of the ledger or the output from this role: a marker that cannot be
 seen looks like one that was never written, and its rows would be written again. A policy that comes later makes each
@@ -9,18 +9,25 @@ Under at-least-once, a replay writes a row again. A unique index over the rows' 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 import psycopg
 from psycopg import sql
+from pyspark.sql.types import StructType
 
 from oncebench.delivery.errors import NoPostgres, RefusedStart
 from oncebench.delivery.failures.postgres import LOGIN, NEW_JOB, of_sqlstate
+from oncebench.sinks.postgres import tables
 from oncebench.sinks.postgres.connection import dsn, error_text, redacted
 
-# What a server answers to a login that will never succeed; libpq passes on the words only.
+# What a server answers to a login that will never succeed, and what libpq says of certificates. libpq passes on the
+# server's words only, without a code, and they are in the language of its lc_messages.
 _REFUSED_LOGIN = ("authentication failed", "does not exist", "no pg_hba.conf entry", "no password supplied",
-                  "not permitted to log in")  # fmt: skip
+                  "not permitted to log in", "certificate verify failed", "does not match host name",
+                  "server does not support SSL")  # fmt: skip
+_ANSWERED = "FATAL"  # of the server, so the network works; not translated in most languages
+_log = logging.getLogger(__name__)
 _ACTIVE = "SELECT row_security_active(to_regclass(%s)::oid), current_user WHERE to_regclass(%s) IS NOT NULL"
 # A key column that the rows do not fill, such as a serial number, distinguishes a row from its copy.
 _UNIQUE = """
@@ -37,9 +44,57 @@ ORDER BY 1
 """
 
 
-def refuse_row_security(connection: psycopg.Connection, tables: Sequence[str]) -> None:
+def check_table(connection: psycopg.Connection, table: str, schema: StructType, inserts: bool) -> None:
+    """Raises RefusedStart if the output table does not exist or cannot take rows of this schema.
+
+    `inserts`: see `tables.table_error`.
+    """
+    found = tables.columns_of(connection, table)
+    if not found and "." in table:
+        place, _, name = table.rpartition(".")
+        raise RefusedStart(
+            f"table {table!r} cannot take the output: there is none of this name, dot included, in this database and "
+            f"search_path. The output is one identifier and takes its schema from search_path. For table {name!r} of "
+            f"schema {place!r}, set the output to {name!r} and run: "
+            f"ALTER ROLE {sql.Identifier(connection.info.user).as_string(connection)} SET search_path = "
+            f"{sql.Identifier(place).as_string(connection)}"
+        )
+    wrong = tables.table_error(found, schema, inserts) if found else "there is none in this database and search_path"
+    kept = connection.execute(
+        "SELECT 1 FROM pg_class WHERE oid = to_regclass(%s) AND relkind IN ('r', 'p')",
+        (sql.Identifier(table).as_string(connection),),
+    ).fetchone()
+    if wrong is None and kept is None:
+        wrong = "it is a view or a foreign table, and so not kept when the server is killed"
+    if wrong is not None:
+        statement = tables.definition(table, schema).as_string(connection)
+        step = "Alter it to these columns or, in a new job, name another table with them:" if found else "Make it with:"
+        raise RefusedStart(f"table {table!r} cannot take the output: {wrong}. {step} {statement}")
+    tables.refuse_unlogged(connection, table)
+
+
+def warn_of_foreign(connection: psycopg.Connection, table: str) -> None:
+    """Warns of foreign partitions: another server commits their rows by itself, before or without ours.
+
+    No refusal: they may hold old rows only, and none of ours.
+    """
+    found = connection.execute(
+        "SELECT relid::text FROM pg_partition_tree(to_regclass(%s)) JOIN pg_class c ON c.oid = relid "
+        "WHERE relkind = 'f' ORDER BY 1",
+        (sql.Identifier(table).as_string(connection),),
+    ).fetchall()
+    if found:
+        _log.warning(
+            "table %s has foreign partitions (%s): a row that goes there may be written twice after a crash, and fails "
+            "under two-phase. Detach those that new rows reach.",
+            table,
+            ", ".join(name for (name,) in found),
+        )
+
+
+def refuse_row_security(connection: psycopg.Connection, names: Sequence[str]) -> None:
     """Raises RefusedStart if policies of row-level security apply to this role in one of the tables."""
-    for table in tables:
+    for table in names:
         name = sql.Identifier(table).as_string(connection)
         found = connection.execute(_ACTIVE, (name, name)).fetchone()
         if found is not None and found[0]:
@@ -84,6 +139,8 @@ def unusable(
         remedy = of_sqlstate(error.sqlstate).remedy if error.sqlstate else LOGIN
         return RefusedStart(f"{text}. {remedy}, then start again.")
     remedy = of_sqlstate(error.sqlstate).remedy if error.sqlstate else ""
+    if error.sqlstate is None and _ANSWERED in str(error):  # perhaps a refused login in another language
+        remedy = f"If the server refuses the login: {LOGIN}"
     step = f"{remedy}. " if remedy else ""
     return NoPostgres(f"{text}. {step}{otherwise}")
 

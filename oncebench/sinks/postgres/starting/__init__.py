@@ -1,0 +1,1 @@
+"""What a start of the PostgreSQL sink checks and makes."""
