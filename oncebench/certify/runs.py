@@ -161,7 +161,9 @@ def _run_scenario(
 
 
 def run_prices(settings: RunSettings) -> list[Price]:
-    """Runs the function and `Request.beside` in turn, without faults, every second round backwards; returns the prices.
+    """Runs the function and `Request.beside` in turn, without faults; returns the prices.
+
+    Every second round runs backwards.
 
     Raises:
         UserError, PipelineError, OSError: a run failed, no round has a usable speed, or Ctrl-C came.

@@ -350,10 +350,10 @@ class Sink:
         return max((mark.batch for mark in self.marks().values()), default=-1)
 
     def incomparable(self) -> str | None:
-        """Returns why the open batch, which the sink has, cannot be compared with its replay; asked after `start`.
+        """Returns why the open batch cannot be compared with its replay; asked after `start`.
 
-        None: it can be, or there is none. Otherwise `marks` still has the batch, and the start is refused unless the
-        operator accepts a replay without a comparison. The text says what is gone, and how it can be restored.
+        None: it can be compared, or none is open. Otherwise `marks` still has the batch, and the start is refused unless
+        the operator accepts a replay without a comparison. The text says what is gone, and how it can be restored.
         """
         return None
 

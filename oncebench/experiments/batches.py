@@ -107,7 +107,10 @@ def run(folder: Path) -> None:
 
 
 def order_of(names: Sequence[str], number: int) -> list[str]:
-    """The order of the arms in a round. Over many rounds, each arm follows each other arm equally often."""
+    """Returns the order of the arms in a round.
+
+    Over many rounds, each arm follows each other arm equally often.
+    """
     return random.Random(number).sample(names, len(names))
 
 

@@ -13,7 +13,7 @@ import pyarrow.types as t
 
 
 def without_hidden_nulls(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Returns rows whose null structs have empty values instead of nulls in fields that take no null."""
+    """Returns rows whose null structs have empty values in fields that take no null."""
     if not any(map(_may_hide, rows.schema.types)):
         return rows
     columns = [
@@ -29,7 +29,10 @@ def _may_hide(kind: pa.DataType) -> bool:
 
 
 def _filled(array: pa.Array, nullable: bool) -> pa.Array:
-    """Returns an array without the nulls that its fields do not take; every value that a reader sees stays."""
+    """Returns an array without the nulls that its fields do not take.
+
+    Every value that a reader sees stays.
+    """
     kind, validity = array.type, array.buffers()[0] if nullable else None
     if t.is_struct(kind):
         fields = list(kind)

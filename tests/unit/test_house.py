@@ -24,6 +24,7 @@ TOP_PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG
 PAGES = [*TOP_PAGES, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "contrib").glob("*/*.md"))]
 MOST_LINES = 400  # more is more than one idea
 MOST_FILES = 12  # more cannot be taken in at a glance
+FIRST_LINE = 90  # characters of a docstring's first line; an editor's list of names shows no more
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -31,6 +32,13 @@ def test_modules_are_small_and_have_a_docstring(path: Path) -> None:
     text = path.read_text()
     assert text.count("\n") <= MOST_LINES
     assert ast.get_docstring(ast.parse(text))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_first_line_of_a_docstring_says_one_thing(path: Path) -> None:
+    nodes = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    texts = [ast.get_docstring(node) or "" for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, nodes)]
+    assert [line for line in (text.partition("\n")[0] for text in texts) if len(line) > FIRST_LINE] == []
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

@@ -65,7 +65,10 @@ class Places:
         return difference(which, self._recorded.get(which, {}), found)
 
     def record(self, which: str, found: Mapping[str, str]) -> None:
-        """Records an identity durably; a part that cannot be read any more is kept, if the others are equal."""
+        """Records an identity durably.
+
+        A part that cannot be read any more is kept if the others are equal.
+        """
         known = dict(found) if self.differs(which, found) else {**self._recorded.get(which, {}), **found}
         if found and self._recorded.get(which) != known:
             self._recorded[which] = known

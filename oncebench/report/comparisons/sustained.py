@@ -37,7 +37,7 @@ TOO_SHORT = "it was too short to tell"
 
 
 def fell_behind(report: Report) -> bool:
-    """Whether the lag surely grew by LAG_SLOPE of the load, or grew by less while latency doubled.
+    """Whether the lag surely grew by LAG_SLOPE of the load, or by less while latency doubled.
 
     False without a slope. Behind a late generator a latency shows nothing: it counts from the scheduled time.
     """
@@ -51,7 +51,10 @@ def fell_behind(report: Report) -> bool:
 
 
 def growth(report: Report) -> str:
-    """By how much the lag of a pipeline that fell behind grew; by less than LAG_SLOPE: the latency's rise too."""
+    """Describes how much the lag of a pipeline that fell behind grew.
+
+    If it grew by less than LAG_SLOPE, the text has the latency's rise too.
+    """
     slope, rise = report["steadiness"]["lag_slope"], report["steadiness"]["latency_rise"]
     assert slope is not None, "call `fell_behind` first"
     lag = f"lag grew by {slope:.1%} of the load"

@@ -72,7 +72,10 @@ def columns_of(schema: StructType) -> dict[str, str]:
 
 
 def transactions(log: Path) -> dict[str, int]:
-    """Returns each txnAppId's newest txnVersion, from the newest complete checkpoint and later commits."""
+    """Returns each txnAppId's newest txnVersion.
+
+    It is read from the newest complete checkpoint and later commits.
+    """
     checkpoints = _complete([path for form in ("parquet", "json") for path in log.glob(f"[0-9]*.checkpoint*.{form}")])
     newest = max(map(version_of, checkpoints), default=-1)
     found: dict[str, int] = {}
@@ -86,7 +89,10 @@ def transactions(log: Path) -> dict[str, int]:
 
 
 def _complete(checkpoints: Sequence[Path]) -> list[Path]:
-    """Returns the checkpoints without those that lack a part: their writer has died, or has not finished."""
+    """Returns the checkpoints without those that lack a part.
+
+    The writer of such a checkpoint has died, or has not finished.
+    """
     parts = {path: (match[1], int(match[2])) for path in checkpoints if (match := _PART.fullmatch(path.name))}
     there = Counter(parts.values())
     return sorted(path for path in checkpoints if path not in parts or there[parts[path]] == parts[path][1])
@@ -160,7 +166,9 @@ def newest_kept(log: Path, app_id: str, newest: int) -> int:
 
 
 def restored_to(log_of_table: Sequence[Path]) -> int | None:
-    """Returns the version that the last of these commits, a RESTORE, has restored; None if the log does not show it.
+    """Returns the version that the last of these commits, a RESTORE, has restored.
+
+    None: the log does not show it.
 
     A RESTORE names a version or a time. The time is compared with clocks and time zones of other machines, so the
     files decide then: the version is the newest one with the same files as the RESTORE.
@@ -182,7 +190,7 @@ def restored_to(log_of_table: Sequence[Path]) -> int | None:
 
 
 def _files(commit: Path, kind: str) -> set[str]:
-    """Returns the data files of a commit's `add` or `remove` actions, each with its deletion vector."""
+    """Returns the data files of `add` or `remove` actions, each with its deletion vector."""
     found = (action[kind] for action in actions(commit, kind))
     return {json.dumps([file["path"], file.get("deletionVector")], sort_keys=True) for file in found}
 

@@ -57,7 +57,10 @@ class Replayable:
 
 
 def for_spark(path: Path) -> str:
-    """With a scheme: Spark takes a plain path for one of its default file system, which may be a cluster's HDFS."""
+    """Returns a path as a URI with a scheme.
+
+    Spark takes a plain path for one of its default file system, which may be a cluster's HDFS.
+    """
     return f"file://{path}"
 
 

@@ -179,7 +179,10 @@ class DeltaSink(Sink):
         self._seen = Seen()
 
     def check_schema(self, schema: StructType) -> None:
-        """See `Sink.check_schema`: types and names that Delta refuses; `start` checks an existing table."""
+        """See `Sink.check_schema`: refuses the types and names that Delta refuses.
+
+        `start` checks an existing table.
+        """
         refuse_types(schema, _NO_TYPES, "a Delta table")
         self._columns = columns_of(schema)
         if _exists(self._table):  # it may have such names by Delta's column mapping
@@ -246,7 +249,10 @@ class DeltaSink(Sink):
         return Nothing()
 
     def _take_claims(self) -> None:
-        """Reads the newest claimed batch. A driver of a copied checkpoint has the same app_id, and Delta skips its."""
+        """Reads the newest claimed batch.
+
+        A driver of a copied checkpoint has the same app_id, so Delta skips that driver's batches.
+        """
         self._app_id = f"{self._sink_id}/claim/{checkpoint_id(self._checkpoint)}"
         with _readable(self._table):
             entries = transactions(self._table / "_delta_log")
@@ -267,7 +273,10 @@ class DeltaSink(Sink):
         return {} if self._replay is None else {WHOLE_BATCH: self._replay.mark(list(self._columns))}
 
     def incomparable(self) -> str | None:
-        """See `Sink.incomparable`: the rows of the open batch were compacted and vacuumed, or its log entry is gone."""
+        """See `Sink.incomparable`.
+
+        The rows of the open batch were compacted and vacuumed, or its log entry is gone.
+        """
         if self._replay is None or not self._replay.gone:
             return None
         return (

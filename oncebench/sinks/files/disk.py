@@ -15,7 +15,10 @@ from oncebench.delivery.failures.system import of_errno
 
 @contextmanager
 def refused(folder: Path) -> Iterator[None]:
-    """Converts errors of the file system at a start: to RefusedStart if the same start would meet it again."""
+    """Converts errors of the file system at a start.
+
+    An error becomes RefusedStart if the same start would meet it again.
+    """
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The newest driver of a sink_id in an output folder, and the batches that at-most-once has claimed.
+"""The newest driver in an output folder, and the batches that at-most-once has claimed.
 
 Promise: a driver that takes a sink_id writes its name first, then deletes prepared files of others and reads the final
 names and the claim. A driver that publishes or writes does it the other way round: its file or claim is there first,
@@ -90,7 +90,10 @@ def read_note(file: Path) -> Mapping[str, Any] | None:
 
 
 def _refuse_damaged(file: Path) -> AbstractContextManager[None]:
-    """Converts errors of a note that is not as it was written to RefusedStart; it is no part of the checkpoint."""
+    """Converts errors of a note that is not as it was written to RefusedStart.
+
+    The note is no part of the checkpoint.
+    """
     return refuse_damaged(
         file,
         "If only this checkpoint has written here as this sink_id, and it is no older copy, remove the file and start "

@@ -49,7 +49,7 @@ class Names:
         return f"{self._stem(int(found[1]), int(found[2]))}.{self.suffix}"
 
     def is_older(self, name: str) -> bool:
-        """Whether a name is a temporary file's of an older driver, or of one with a copied checkpoint."""
+        """Whether a name is a temporary file's of an older driver or of a copied checkpoint's."""
         found = self._attempt(name)
         return found is not None and int(found[3]) <= self.generation and not found[4].startswith(self.driver[:_OWN])
 

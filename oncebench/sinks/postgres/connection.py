@@ -249,7 +249,9 @@ def connect_again(names: Names) -> psycopg.Connection:
 
 
 def lineage(connection: psycopg.Connection) -> str:
-    """Returns the server's system identifier and timeline, `A:B`; a part that the role may not read is empty.
+    """Returns the server's system identifier and timeline, `A:B`.
+
+    A part that the role may not read is empty.
 
     A promotion and a restore to a point in time begin a new timeline. A crash of the server does not.
 

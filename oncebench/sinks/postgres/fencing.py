@@ -1,4 +1,4 @@
-"""Ends the sessions of older drivers of a sink_id, and rolls back what they have prepared and not decided.
+"""Ends older drivers' sessions, and rolls back what they have prepared and not decided.
 
 Promise: when `end_older` returns, older drivers can do nothing more. Sessions of paused processes are ended too. A task
 that begins a transaction later finds the newer epoch.
@@ -85,7 +85,9 @@ def roll_back_orphans(connection: psycopg.Connection, names: Names, decided: Col
 
 
 def of_another_role(connection: psycopg.Connection, gid: str, statement: sql.Composed) -> RefusedStart:
-    """Returns the error of a prepared transaction that only the role that prepared it or a superuser may end.
+    """Returns the error of a prepared transaction that another role has prepared.
+
+    Only that role or a superuser may end it.
 
     Args:
         connection: to the server.

@@ -1,4 +1,4 @@
-"""Prepared transactions of a sink_id in PostgreSQL: listed, committed and rolled back without the job.
+"""Lists, commits and rolls back prepared transactions of a sink_id without the job.
 
 A gid has the batch and the partition (`connection.Names.fresh_gid`). PostgreSQL keeps a prepared transaction for ever.
 
@@ -80,7 +80,10 @@ class PostgresTransactions:
             end_older(connection, self._names)
 
     def commit(self, chosen: Sequence[Left]) -> list[str]:
-        """See `Transactions.commit`. If a transaction is gone, its row of the ledger shows whether it was committed."""
+        """See `Transactions.commit`.
+
+        If a transaction is gone, its row of the ledger shows whether it was committed.
+        """
         return [left.name for left in chosen if not self._end("COMMIT PREPARED {}", left) and not self._committed(left)]
 
     def abort(self, chosen: Sequence[Left]) -> None:

@@ -179,7 +179,10 @@ class PostgresSink(Sink):
         return WarmUp(self._names)
 
     def claim(self, batch: int) -> None:
-        """See `Sink.claim`: the claim is a row of the ledger; tasks find a newer epoch by themselves."""
+        """See `Sink.claim`: the claim is a row of the ledger.
+
+        Tasks find a newer epoch by themselves.
+        """
         try:
             first = self._claims(batch)
         except psycopg.Error as error:
@@ -192,7 +195,10 @@ class PostgresSink(Sink):
             )
 
     def _claims(self, batch: int, again: bool = True) -> bool:
-        """Adds the claim, if this driver's epoch is the newest; a newer driver has ended our session."""
+        """Adds the claim, if this driver's epoch is the newest.
+
+        A newer driver has ended our session.
+        """
         mark, sink_id = Mark(batch, 0, 0, self._names.driver), self._names.sink_id
         try:
             if tables.newest_epoch(self._connection(), sink_id) != self._names.epoch:

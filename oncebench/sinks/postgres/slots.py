@@ -28,7 +28,9 @@ _log = logging.getLogger(__name__)
 
 
 def wait_for_slots(connection: psycopg.Connection, names: Names, needed: int) -> str | None:
-    """Waits until others leave `needed` slots; returns what is wrong if they never do, else None.
+    """Waits until others leave `needed` slots.
+
+    Returns None, or what is wrong if they never do.
 
     Slots of this sink_id count as free: its transactions end before the next batch prepares, or take part in this one.
     """

@@ -226,7 +226,10 @@ def identity(connection: psycopg.Connection, table: str) -> dict[str, str]:
 
 
 def columns_of(connection: psycopg.Connection, table: str) -> dict[str, Column]:
-    """Returns the columns, by name, of the table that search_path finds; none if there is no table."""
+    """Returns the columns, by name, of the table that search_path finds.
+
+    There are none if there is no table.
+    """
     described = connection.execute(
         "SELECT attname, format_type(atttypid, atttypmod), attnotnull AND NOT atthasdef AND attidentity = '', "
         "attgenerated <> '', attidentity = 'a' FROM pg_attribute "
@@ -268,7 +271,7 @@ def make_tables(connection: psycopg.Connection) -> None:
 
 
 def refuse_unlogged(connection: psycopg.Connection, table: str) -> None:
-    """Raises RefusedStart if the table, or a partition of it, is empty after a crash of the server."""
+    """Raises RefusedStart if a crash of the server empties the table or a partition of it."""
     name = sql.Identifier(table).as_string(connection)
     unlogged = connection.execute(
         "SELECT id::regclass::text FROM (SELECT to_regclass(%s) UNION SELECT relid FROM "
@@ -295,7 +298,10 @@ def next_epoch(connection: psycopg.Connection, sink_id: str) -> int:
 
 
 def holder(connection: psycopg.Connection, sink_id: str) -> Holder | None:
-    """Returns the newest markers and who wrote them; the server counts epochs by itself, so there is no generation."""
+    """Returns the newest markers and who wrote them.
+
+    The server counts epochs by itself, so there is no generation.
+    """
     if "driver" not in columns_of(connection, "oncebench_ledger"):  # none yet, or of an older version
         return None
     return Holder.of(newest_marks(connection, sink_id), 0)

@@ -40,7 +40,9 @@ def is_view(connection: sqlite3.Connection) -> bool:
 
 
 def difference(connection: sqlite3.Connection, wanted: Mapping[str, str]) -> str | None:
-    """Describes why the table does not take rows with the `wanted` columns (name -> Spark's type).
+    """Describes why the table does not take rows with the `wanted` columns.
+
+    `wanted` maps each name to Spark's type.
 
     Returns None if each value comes back equal. A view is not looked at.
     """
@@ -79,7 +81,10 @@ def _made_by(connection: sqlite3.Connection) -> tuple[str, str]:
 
 
 def _changed(declared: str, strict: bool, kind: str) -> str | None:
-    """Describes how a column of a declared type changes values of one of Spark's types; None: it changes none."""
+    """Describes how a column of a declared type changes values of a Spark type.
+
+    None: it changes none.
+    """
     affinities, example, better = _CHANGED.get(kind, (frozenset(), "", ""))
     if _affinity(declared.upper(), strict) not in affinities:
         return None

@@ -1,4 +1,4 @@
-"""Delta: a committed batch that is still open, and what people do to its table before the next start."""
+"""Delta: a committed batch that is still open, and a table that changes before the start."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Job:
         return batch
 
     def vacuum(self) -> None:
-        """Compacts the table and removes the files that held its rows before, as OPTIMIZE and VACUUM do."""
+        """Compacts the table and removes its older files, as OPTIMIZE and VACUUM do."""
         table = DeltaTable(str(self.folder / "table"))  # Spark's own commands take minutes on a busy machine
         table.optimize.compact()
         table.vacuum(0, dry_run=False, enforce_retention_duration=False)

@@ -1,4 +1,4 @@
-"""A real PostgreSQL that comes back with an older state, on a new timeline, while a job runs."""
+"""A real PostgreSQL that comes back older, on a new timeline, while a job runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ def copy_data(own: PostgresServer, old: Path) -> None:
 
 
 def come_back_as(own: PostgresServer, old: Path) -> None:
-    """Replaces the data by an older copy, which recovers as a promoted standby or a restored server does."""
+    """Replaces the data by an older copy.
+
+    The server recovers as a promoted standby or a restored server does.
+    """
     own.kill()
     shutil.rmtree(own.data)
     old.rename(own.data)

@@ -1,4 +1,7 @@
-"""The sink's own tables and the output's partitions on a real PostgreSQL: their schema, a crash, and rights."""
+"""The sink's own tables and the output's partitions on a real PostgreSQL.
+
+The tests are about their schema, a crash, and rights.
+"""
 
 from __future__ import annotations
 

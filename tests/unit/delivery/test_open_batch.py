@@ -122,7 +122,10 @@ def test_an_open_batch_is_asked_about_in_another_output_too(tmp_path: Path) -> N
 
 
 def test_an_accepted_output_that_has_markers_of_this_job_is_compared_with_them(tmp_path: Path) -> None:
-    """An upgraded server has another identity and every marker; an older copy lacks the newest ones."""
+    """An upgraded server has another identity and every marker.
+
+    An older copy lacks the newest ones.
+    """
     job = Job(tmp_path, "idempotent", opened=False)
     there = {p: Mark(1, 1, 0) for p in (0, 1)}
     job.start(Sunk(dict(there)))

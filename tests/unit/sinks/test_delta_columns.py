@@ -1,4 +1,4 @@
-"""Which columns a Delta table and its sink take, and columns that are added while a batch is open."""
+"""The columns that a Delta table and its sink take, and columns added to an open batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parquet files as tasks write them: every row that Spark's types allow, in row groups of useful size."""
+"""Parquet files as tasks write them: all rows of Spark's types, in useful row groups."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ VALUES: list[tuple[pa.DataType, list[Any]]] = [
 
 
 def as_spark(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The values as Spark's ArrowWriter gives them: the fields of a null struct are null, whatever their type says."""
+    """Returns the values as Spark's ArrowWriter gives them.
+
+    The fields of a null struct are null, whatever their type says.
+    """
     if pa.types.is_struct(kind):
         inner = [values.field(at) for at in range(kind.num_fields)]
         shown = [pc.if_else(values.is_valid(), each, pa.nulls(len(values), each.type)) for each in inner]

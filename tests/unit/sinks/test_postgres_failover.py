@@ -1,4 +1,7 @@
-"""A server that is replaced, falls silent, or refuses a login or a fence: over servers in memory."""
+"""A server that is replaced, falls silent, or refuses a login or a fence.
+
+The tests use servers in memory.
+"""
 
 from __future__ import annotations
 
@@ -206,7 +209,10 @@ def test_a_login_that_never_succeeds_is_refused_and_one_in_another_language_name
 
 
 def test_a_session_that_is_slow_to_end_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that replays its log, or whose disk stalls, ends it later; a missing right stays missing."""
+    """A server that replays its log, or whose disk stalls, ends it later.
+
+    A missing right stays missing.
+    """
     monkeypatch.setattr(fencing, "FENCE_LIMIT_S", 0.0)
     monkeypatch.setattr(fencing, "FENCE_PAUSE_S", 0.0)
     monkeypatch.setattr(fencing, "sessions", lambda *_: [(7, replace(NAMES, epoch=1).application, "")])

@@ -1,4 +1,6 @@
-"""The unique index by which an upsert finds a row: the table's own, or one that the start makes.
+"""The unique index by which an upsert finds a row.
+
+It is the table's own, or one that the start makes.
 
 Promise: the index refuses no row whose id is new, and finds each row whose id is there.
 What can go wrong: the table holds a row twice, and the start is refused.
@@ -43,7 +45,9 @@ def row_id(names: Sequence[str], schema: StructType) -> sql.Composed:
 def make_row_ids_unique(
     connection: psycopg.Connection, table: str, names: Sequence[str], schema: StructType
 ) -> sql.Composed:
-    """Makes the unique index that an upsert needs, if missing; returns its columns or expressions, for ON CONFLICT.
+    """Makes the unique index that an upsert needs, if it is missing.
+
+    Returns its columns or expressions, for ON CONFLICT.
 
     A unique index over the columns themselves, such as the table's primary key, comes first. PostgreSQL names a new
     one, so no name is taken.
@@ -74,7 +78,9 @@ def make_row_ids_unique(
 
 
 def _own_key(connection: psycopg.Connection, table: str, names: Sequence[str]) -> bool | None:
-    """Whether the unique indexes over exactly these columns can settle the conflicts of an upsert; None: there is none.
+    """Whether the unique indexes over exactly these columns serve an upsert's ON CONFLICT.
+
+    None: there is no such index.
 
     A DEFERRABLE one cannot. One whose collation takes different texts for equal, such as one without case, does not
     count: one row would overwrite another.

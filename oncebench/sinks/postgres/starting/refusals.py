@@ -1,4 +1,6 @@
-"""The start's checks of the output table, of row-level security and of unique indexes; a server that cannot be used.
+"""The start's checks of the output table, of row-level security and of unique indexes.
+
+The module also has the error of a server that cannot be used.
 
 Promise: a start is refused if policies hide rows of the ledger or the output from this role: a marker that cannot be
 seen looks like one that was never written, and its rows would be written again. A policy that comes later makes each
@@ -74,7 +76,9 @@ def check_table(connection: psycopg.Connection, table: str, schema: StructType, 
 
 
 def warn_of_foreign(connection: psycopg.Connection, table: str) -> None:
-    """Warns of foreign partitions: another server commits their rows by itself, before or without ours.
+    """Warns of foreign partitions.
+
+    Another server commits their rows by itself, before or without ours.
 
     No refusal: they may hold old rows only, and none of ours.
     """
@@ -93,7 +97,7 @@ def warn_of_foreign(connection: psycopg.Connection, table: str) -> None:
 
 
 def refuse_row_security(connection: psycopg.Connection, names: Sequence[str]) -> None:
-    """Raises RefusedStart if policies of row-level security apply to this role in one of the tables."""
+    """Raises RefusedStart if row-level security applies to this role in one of the tables."""
     for table in names:
         name = sql.Identifier(table).as_string(connection)
         found = connection.execute(_ACTIVE, (name, name)).fetchone()
