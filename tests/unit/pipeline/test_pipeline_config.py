@@ -109,6 +109,7 @@ def starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., N
             identity=dict,
             holder=lambda: None,
             marks=dict,
+            incomparable=lambda: None,
             keeps_marks=False,
             restores_marks=False,
             newest_batch=lambda: -1,
