@@ -352,8 +352,8 @@ class Sink:
     def incomparable(self) -> str | None:
         """Returns why the open batch cannot be compared with its replay; asked after `start`.
 
-        None: it can be compared, or none is open. Otherwise `marks` still has the batch. The start is then refused unless
-        the operator accepts a replay without a comparison. The text says what is gone, and how it can be restored.
+        None: it can be compared, or none is open. Otherwise `marks` still has the batch, and an operator must accept a
+        replay without a comparison. The text says what is gone, and how it can be restored.
         """
         return None
 
