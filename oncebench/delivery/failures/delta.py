@@ -15,7 +15,7 @@ _ROW = "Reject such rows in the query, or change the table's constraint"
 _COLUMNS = "Give the table the columns of the query back, or take a new table, checkpoint and sink_id"
 _VERSION = "Use a newer delta-spark, or drop the feature from the table"
 _LOG = "Restore the newest state of the table with its _delta_log"
-_NO_TYPE = "Delta has no place for a type of the query"
+_NO_TYPE = "Delta cannot store a type of the query"
 _CAST = "Cast the column to string in the query, or drop it"
 _OTHER = "another writer committed first"
 

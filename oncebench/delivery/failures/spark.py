@@ -114,7 +114,7 @@ CONDITIONS: Mapping[str, Cause] = {
     "UNRESOLVED_ROUTINE": permanent("the query names a function that does not exist", _QUERY),
     "PARSE_SYNTAX_ERROR": permanent("the query has a wrong expression", _QUERY),
     "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE": permanent(
-        "the output has no place for a type of the query", "Cast the column to string in the query, or drop it"
+        "the output cannot store a type of the query", "Cast the column to string in the query, or drop it"
     ),
     "DATATYPE_MISMATCH": permanent("the query combines types that do not fit", _QUERY),
     "CAST_INVALID_INPUT": permanent("a value cannot be cast", _TRY_CAST),

@@ -40,7 +40,7 @@ ERRNOS: Mapping[int, Cause] = {
         "the folder spans two file systems, and a rename is atomic only within one",
         "Put its subfolder .pending, with the files in it, on the file system of the folder",
     ),
-    errno.ELOOP: permanent("symbolic links in the path lead in a circle", "Correct the links"),
+    errno.ELOOP: permanent("the path contains a loop of symbolic links", "Correct the links"),
     errno.ENOSYS: _LACKS,
     errno.EOPNOTSUPP: _LACKS,
     errno.ENOSPC: transient("the disk is full", "Make room on the disk (see df, and df -i for the number of files)"),

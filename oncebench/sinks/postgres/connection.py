@@ -237,10 +237,10 @@ def connect_again(names: Names) -> psycopg.Connection:
             found = lineage(connection)
             if _differs(names.server, found):
                 raise DeliveryFailed(
-                    f"another PostgreSQL answers than at the start ({names.server}, now {found}): a standby took over, "
-                    "or a server was restored, perhaps without the newest batches. Nothing was written to it. Start "
-                    "again: two-phase and idempotent then compare their markers; other variants have none, so look "
-                    "for the rows yourself."
+                    f"PostgreSQL's system identifier or timeline has changed since the start (was {names.server}, now "
+                    f"{found}): a standby took over, or the server was restored, perhaps without the newest batches. "
+                    "Nothing was written to it. Start again: two-phase and idempotent then compare their markers; "
+                    "other variants have none, so look for missing rows yourself."
                 )
         except BaseException:
             connection.close()

@@ -56,9 +56,9 @@ def end_older(connection: psycopg.Connection, names: Names) -> None:
             pids = ", ".join(map(str, older))
             if not refused:
                 raise NoPostgres(
-                    f"older drivers of sink_id {names.sink_id} still have sessions (pid {pids}), {FENCE_LIMIT_S:g} s "
-                    "after this start has ended them. No row was read or written. Look at the load of the server and "
-                    "its disk, then start again."
+                    f"older drivers of sink_id {names.sink_id} have sessions (pid {pids}) that did not end within "
+                    f"{FENCE_LIMIT_S:g} s of pg_terminate_backend. No row was read or written. Check the load of the "
+                    "server and of its disk, then start again."
                 )
             raise RefusedStart(
                 f"older drivers of sink_id {names.sink_id} still have sessions (pid {pids}) that could not "
@@ -97,7 +97,7 @@ def of_another_role(connection: psycopg.Connection, gid: str, statement: sql.Com
     found = connection.execute("SELECT owner FROM pg_prepared_xacts WHERE gid = %s", (gid,)).fetchone()
     owner = "another role" if found is None else f"role {found[0]!r}"
     return RefusedStart(
-        f"prepared transaction {gid!r} belongs to {owner}, and role {connection.info.user!r} may not end it. It holds "
-        "its locks until then. Start once as that role, or run as a superuser in this database: "
+        f"prepared transaction {gid!r} belongs to {owner}, and role {connection.info.user!r} may not end it. It keeps "
+        "its locks until it is ended. Start once as that role, or run as a superuser in this database: "
         f"{statement.as_string(connection)}"
     )
