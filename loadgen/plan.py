@@ -1,10 +1,8 @@
-"""The plan of a load: the due time of each event, and the common start.
+"""Plans a load: the due time of each event, and the start that its generators share.
 
-Several generators agree on the start.
-
-Schedule time 0 is the same for all generators. They meet in a folder. Each generator creates `ready-<number>` when its
-ledger is planned. Generator 1 waits for all of these files and writes the start of the load into `started_us`. The
-others wait for that file.
+Several generators agree on the start in a folder. Each one creates `ready-<number>` when its ledger is planned.
+Generator 1 waits for all of these files and writes the start of the load into `started_us`. The other generators wait
+for that file. The start is schedule time 0 of all generators.
 
 Failures: the folder was used before, a generator is not ready in time, or the load is stopped meanwhile (`LoadError`).
 """
@@ -22,14 +20,14 @@ from loadgen.share import Share
 from loadgen.workloads import LATE_BY_US, WORKLOADS
 
 LIMIT_S = 120.0
-"""Limit of the wait for the others: their start and their plan take seconds, on a busy machine a minute."""
+"""Seconds to wait for the other generators: their start and plan take seconds, on a busy machine a minute."""
 
 POLL_S = 0.005
 
 ALONE_LEAD_US, EVENTS_PER_LEAD_US = 50_000, 50
 """Schedule time 0 is this far in the future when one generator chooses it, so that the first event is not late.
 
-50 ms, and 20 ns per event for adding the start to all scheduled times.
+50 ms, and 20 ns per event, because adding the start to all scheduled times takes time.
 """
 
 LEAD_US = 250_000
@@ -46,9 +44,8 @@ def plan_load(
 ) -> Ledger:
     """Creates the ledger of a load that is about to start.
 
-    The ledger has the schedule of this generator and the plan.
-
-    Several generators wait for each other here; `stopped` ends the wait. `started_us` is as in `run_load`.
+    The ledger has the schedule of this generator and the plan. Several generators wait for each other here; `stopped`
+    ends the wait. `started_us` is as in `run_load`.
     """
     ledger = Ledger.create(config.ledger_dir, config.own_events)
     filled = 0
@@ -108,6 +105,9 @@ def meet(
         clock: epoch µs.
         stopped: whether the load is to stop.
         limit_s: seconds to wait.
+
+    Raises:
+        LoadError: see the module.
     """
     place.mkdir(parents=True, exist_ok=True)
     ready = [place / f"ready-{number}" for number in range(1, share.generators + 1)]

@@ -222,9 +222,8 @@ def _holds_text(kind: pa.DataType) -> bool:
 
 def _is_utf8(column: pa.Array) -> bool:
     if not pa.types.is_nested(column.type):
-        data = column.buffers()[
-            2
-        ]  # of all texts together. A text of ASCII is UTF-8, and this look costs nearly nothing
+        # The bytes of all texts together. ASCII is UTF-8, and this check costs nearly nothing.
+        data = column.buffers()[2]
         if data is None or np.frombuffer(data, np.uint8).max(initial=0) < _NOT_ASCII:
             return True
     try:

@@ -6,18 +6,18 @@ the `t_us` of the failpoint hit that began the fault. Other fields are named bel
 Promise: stored runs have these names, so a name and its meaning never change. The SQL auditor has its own copy of the
 names that it reads.
 
-`stopped` is a suspension (SIGSTOP) that `continued` ends, except in PIPELINE_STOPPED. A nemesis is a fault, in Jepsen's
-word.
+`stopped` is a suspension (SIGSTOP) that `continued` ends, except in PIPELINE_STOPPED. `nemesis` is Jepsen's word for a
+fault.
 """
 
 # The run.
 LOAD_STARTED = "load-started"  # the load generators start
 LOAD_DONE = "load-done"  # the load generators have ended
 PROCESS_DIED = "process-died"  # a generator or an observer ended before its work was done: `name`, `why`
-INTERRUPTED = "interrupted"  # a gentle stop was requested, in this `phase`; and how such a run ends: see DRAINED
-# How a run ends, with the `position` of the pipeline and the `ends` of its input.
+INTERRUPTED = "interrupted"  # a gentle stop was requested, in this `phase`. Also an end, without `phase`: see DRAINED
+# The end of a run, with the `position` of the pipeline and the `ends` of its input.
 DRAINED = "drained"  # everything the load sent was processed and committed
-STALLED = "stalled"  # the time of the run was over before that, or the pipeline ended for good (`why`)
+STALLED = "stalled"  # the time of the run was over before all was processed, or the pipeline ended for good (`why`)
 START_TIMED_OUT = "start-timed-out"  # the time of the run was over while an attempt was alive and starting
 
 # The attempts of the pipeline.
@@ -28,7 +28,7 @@ PIPELINE_STOPPED = "pipeline-stopped"  # ended gently (SIGTERM)
 PIPELINE_CONTINUED = "pipeline-continued"  # runs on after a fault had it suspended
 RANDOM_KILL = "random-kill"  # at a random time. `landed`: the failpoint that the attempt passed last, or None.
 #   `commit_held`, before an outage: whether the pipeline was committing a transaction. `idle`: it had no work left
-SPARK_WORKER_REPLACED = "spark-worker-replaced"  # a failpoint killed one of the run's own cluster; another one starts
+SPARK_WORKER_REPLACED = "spark-worker-replaced"  # a failpoint killed a worker of the run's cluster; a new one starts
 
 # Every fault.
 NEMESIS_IDLE = "nemesis-idle"  # the `fault` had no target, so the run did not exercise it: `why`
@@ -68,7 +68,7 @@ SESSION_KILLED = "session-killed"  # a PostgreSQL session of the pipeline: `pid`
 SESSION_STOPPED = "session-stopped"  # suspended, with its locks: `pid`
 SESSION_CONTINUED = "session-continued"  # runs on: `pid`
 HIJACKED = "hijacked"  # another producer took over this `transactional_id`
-HIJACK_FAILED = "hijack-failed"  # it could not: `why`
+HIJACK_FAILED = "hijack-failed"  # the other producer could not take it over: `why`
 DISK_FULL = "disk-full"  # the disk of this `folder`
 DISK_HAS_ROOM = "disk-has-room"  # the disk of this `folder` has room again
 
@@ -80,8 +80,8 @@ LEADER_CONTINUED = "leader-continued"  # `moved_to`: the broker that led meanwhi
 LEADER_ISOLATED = "leader-isolated"  # cut off from the other brokers, and not from clients
 LEADER_RECONNECTED = "leader-reconnected"  # `moved_to`: the broker that led meanwhile
 LEADER_MOVED = "leader-moved"  # `broker` leads the partition instead
-BROKER_ENDS = "broker-ends"  # begins to shut down cleanly, in a rolling restart
-TOO_FEW_REPLICAS = "too-few-replicas"  # is away, while topics require all replicas (`required`)
+BROKER_ENDS = "broker-ends"  # a broker of a rolling restart begins to shut down cleanly
+TOO_FEW_REPLICAS = "too-few-replicas"  # the broker is away while topics require all replicas (`required`)
 
 # Faults of the connection between the pipeline and a server.
 LINK_CUT = "link-cut"  # connections close, and new ones fail
@@ -89,4 +89,4 @@ LINK_MENDED = "link-mended"  # the pipeline reaches the server again
 COMMIT_HELD = "commit-held"  # the request that ends a transaction is held back
 COMMIT_ARRIVED = "commit-arrived"  # the broker has answered the request that was held back: `error_code`
 REQUEST_CAUGHT = "request-caught"  # the answer to this request will be lost
-ANSWER_LOST = "answer-lost"  # with the answer's `error_code`, or PostgreSQL's outcome
+ANSWER_LOST = "answer-lost"  # the answer was dropped. It has an `error_code`, or PostgreSQL's outcome

@@ -3,7 +3,7 @@
 Spark sets the fields of a null struct null, also a field that its schema declares as never null. pyarrow refuses such a
 field when it writes Parquet, although a reader sees the null struct only.
 
-Promise: the schema stays as it is, so older files of an output fit. A reader gets the same rows.
+Promise: the schema does not change, so older files of an output have the same one. A reader gets the same rows.
 """
 
 from __future__ import annotations

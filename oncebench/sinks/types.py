@@ -1,4 +1,7 @@
-"""Finds types of Spark that a format cannot hold, also within arrays, maps and structs."""
+"""Refuses columns of Spark's types that a format cannot hold.
+
+Types within arrays, maps and structs count, too.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,9 @@ def refuse_types(schema: StructType, types: Collection[str], what: str) -> None:
     """Refuses columns that are or contain one of these types.
 
     Args:
-        schema: of the rows.
+        schema: the columns of the rows.
         types: names as `DataType.typeName` returns them, or EMPTY.
-        what: cannot hold them.
+        what: the table or file that cannot hold them, for the message.
 
     Raises:
         RefusedStart: the message names the column and the type.

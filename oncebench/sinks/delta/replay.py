@@ -1,7 +1,8 @@
 """The newest batch of a Delta table, for the comparison with its replay.
 
 Promise: the rows that a batch's commit added are compared by number and digest, also after a compaction. What can go
-wrong: they were vacuumed, or the log entry was cleaned up. The entry (txnAppId, txnVersion) still proves the commit.
+wrong: the data files were vacuumed, or the log entry was cleaned up. The table's transaction identifier (txnAppId,
+txnVersion) still proves the commit.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Replayable:
         batch: its number.
         files: the data files that its commit added; none if the batch will not be replayed.
         rows: number of rows in the files.
-        gone: why its rows cannot be read any more; empty if they can.
+        gone: the error of the file or log entry that is missing; empty if the rows can be read.
     """
 
     batch: int
@@ -59,7 +60,7 @@ class Replayable:
 def for_spark(path: Path) -> str:
     """Returns a path as a URI with a scheme.
 
-    Spark takes a plain path for one of its default file system, which may be a cluster's HDFS.
+    Without a scheme, Spark looks in its default file system, which may be a cluster's HDFS.
     """
     return f"file://{path}"
 

@@ -1,7 +1,8 @@
 """Lists open transactions at the leaders of partitions, and ends them there (KIP-664).
 
 Promise: the answers are the leaders' alone. A leader has the producers of its partition and where their open
-transactions begin. It knows no transactional id and no decision: `oncebench.sinks.kafka.coordinator` asks for those.
+transactions begin. It has no transactional ids: `oncebench.sinks.kafka.coordinator` asks for those. Decisions are in
+the journal only.
 """
 
 from __future__ import annotations
@@ -17,8 +18,7 @@ from kafka.structs import TopicPartition
 from oncebench.sinks.kafka import wire
 from oncebench.sinks.kafka.wire import NONE
 
-# Stands for the coordinator's epoch in a transaction marker that an operator writes; the leader then checks only the
-# producer.
+# The coordinator's epoch in a transaction marker that an operator writes. The leader then checks only the producer's.
 NO_COORDINATOR = -1
 
 
@@ -66,7 +66,9 @@ class Leaders:
         """Ends a transaction in one partition without its coordinator (WriteTxnMarkers).
 
         Args:
-            epoch: of the producer, as its coordinator has it.
+            place: the open transaction.
+            epoch: the producer's epoch that its coordinator has.
+            commit: whether the transaction is committed; otherwise it is aborted.
 
         Raises:
             KafkaError: the broker does not allow it.

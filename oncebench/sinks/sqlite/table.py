@@ -1,9 +1,9 @@
-"""The table `rows`: whether it takes the rows of a query without a change.
+"""Checks whether the table `rows` takes the rows of a query without changing values.
 
-SQLite converts a value to the type that a column prefers (its affinity), and the declared type decides which that is.
-So '007' in a column that is declared STRING becomes the number 7, without an error.
+SQLite converts a value to the type that a column prefers, its affinity. The declared type decides the affinity. So
+'007' in a column that is declared STRING becomes the number 7, without an error.
 
-Source: "Datatypes In SQLite", section 3.1 (https://sqlite.org/datatype3.html), and the tests of SQLite 3.40.1.
+Source: "Datatypes In SQLite", section 3.1 (https://sqlite.org/datatype3.html), and tests with SQLite 3.40.1.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ import re
 import sqlite3
 from collections.abc import Mapping
 
-# A declared type that contains the first text has the second affinity; the first one that is found counts.
+# A declared type that contains the first text of a pair has the affinity behind it. The first match counts.
 _AFFINITIES = (
     ("INT", "INTEGER"), ("CHAR", "TEXT"), ("CLOB", "TEXT"), ("TEXT", "TEXT"), ("BLOB", "BLOB"), ("REAL", "REAL"),
     ("FLOA", "REAL"), ("DOUB", "REAL"),
 )  # fmt: skip
 _FLOATS_AS_TEXT = (frozenset({"TEXT"}), "0.30000000000000004 as '0.3'", "REAL")
-# Spark's type -> the affinities that change some of its values, such a value, and the type to declare. In all others a
-# value comes back equal, for example the number 2.0 as 2 or 5 as '5'. SQLite never converts binary.
+# Spark's type -> the affinities that change some of its values, an example, and the type to declare. Under all other
+# affinities a value comes back equal, for example the number 2.0 as 2 or 5 as '5'. SQLite never converts binary.
 _CHANGED = {
     "string": (frozenset({"INTEGER", "NUMERIC", "REAL"}), "'007' as 7", "TEXT"),
     "long": (frozenset({"REAL"}), "9007199254740993 as 9007199254740992.0", "INTEGER"),
     "float": _FLOATS_AS_TEXT,
     "double": _FLOATS_AS_TEXT,
 }
-# A table has such a column even if it does not declare it.
+# Names of the row number, which a table has without declaring it.
 _ROWID = ("rowid", "oid", "_rowid_")
 # Column kinds of `table_xinfo`: both kinds of generated columns.
 _GENERATED = (2, 3)
@@ -44,7 +44,7 @@ def difference(connection: sqlite3.Connection, wanted: Mapping[str, str]) -> str
 
     `wanted` maps each name to Spark's type.
 
-    Returns None if each value comes back equal. A view is not looked at.
+    Returns None if each value comes back equal, and for a view, which is not checked.
     """
     kind, made = _made_by(connection)
     if kind == "view":

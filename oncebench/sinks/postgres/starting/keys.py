@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.failures.postgres import NEW_JOB
 
-# One session at a time makes the tables: of two concurrent CREATE TABLE IF NOT EXISTS, one fails.
+# Key of an advisory lock: one session at a time makes tables and indexes. Of two concurrent CREATE TABLE, one fails.
 MAKING = 0x6F6E6365  # "once"
 _OWN_KEY = """
 SELECT bool_and(x.indimmediate) FROM pg_index x
@@ -49,8 +49,8 @@ def make_row_ids_unique(
 
     Returns its columns or expressions, for ON CONFLICT.
 
-    A unique index over the columns themselves, such as the table's primary key, comes first. PostgreSQL names a new
-    one, so no name is taken.
+    A unique index over the columns themselves, such as the table's primary key, is preferred. PostgreSQL names a new
+    index, so its name is always free.
 
     Raises:
         RefusedStart: the table holds a row twice, or has a DEFERRABLE key, which ON CONFLICT does not take.
@@ -78,12 +78,10 @@ def make_row_ids_unique(
 
 
 def _own_key(connection: psycopg.Connection, table: str, names: Sequence[str]) -> bool | None:
-    """Whether the unique indexes over exactly these columns serve an upsert's ON CONFLICT.
+    """Whether an upsert's ON CONFLICT can use the unique indexes over exactly these columns.
 
-    None: there is no such index.
-
-    A DEFERRABLE one cannot. One whose collation takes different texts for equal, such as one without case, does not
-    count: one row would overwrite another.
+    Returns None if there is no such index, and False if one is DEFERRABLE. An index does not count if its collation
+    treats different texts as equal, for example by ignoring case: one row would overwrite another.
     """
     values = {"table": sql.Identifier(table).as_string(connection), "names": list(names)}
     found = connection.execute(_OWN_KEY, values).fetchone()

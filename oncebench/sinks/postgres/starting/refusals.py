@@ -23,12 +23,12 @@ from oncebench.delivery.failures.postgres import LOGIN, NEW_JOB, of_sqlstate
 from oncebench.sinks.postgres import tables
 from oncebench.sinks.postgres.connection import dsn, error_text, redacted
 
-# What a server answers to a login that will never succeed, and what libpq says of certificates. libpq passes on the
-# server's words only, without a code, and they are in the language of its lc_messages.
+# Parts of the server's answers to a login that will never succeed, and of libpq's errors about certificates. libpq
+# returns the server's text without a code, in the language of the server's lc_messages.
 _REFUSED_LOGIN = ("authentication failed", "does not exist", "no pg_hba.conf entry", "no password supplied",
                   "not permitted to log in", "certificate verify failed", "does not match host name",
                   "server does not support SSL")  # fmt: skip
-_ANSWERED = "FATAL"  # of the server, so the network works; not translated in most languages
+_ANSWERED = "FATAL"  # begins an answer of the server, so the network works; most languages do not translate it
 _log = logging.getLogger(__name__)
 _ACTIVE = "SELECT row_security_active(to_regclass(%s)::oid), current_user WHERE to_regclass(%s) IS NOT NULL"
 # A key column that the rows do not fill, such as a serial number, distinguishes a row from its copy.
@@ -78,9 +78,8 @@ def check_table(connection: psycopg.Connection, table: str, schema: StructType, 
 def warn_of_foreign(connection: psycopg.Connection, table: str) -> None:
     """Warns of foreign partitions.
 
-    Another server commits their rows by itself, before or without ours.
-
-    No refusal: they may hold old rows only, and none of ours.
+    Another server commits their rows by itself, before our commit or without it. They are not refused, because they may
+    hold only old rows, and none of ours.
     """
     found = connection.execute(
         "SELECT relid::text FROM pg_partition_tree(to_regclass(%s)) JOIN pg_class c ON c.oid = relid "
