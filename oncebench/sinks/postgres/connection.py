@@ -238,8 +238,8 @@ def connect_again(names: Names) -> psycopg.Connection:
             if _differs(names.server, found):
                 raise DeliveryFailed(
                     f"PostgreSQL's system identifier or timeline has changed since the start (was {names.server}, now "
-                    f"{found}): a standby took over, or the server was restored, perhaps without the newest batches. "
-                    "Nothing was written to it. Start again: two-phase and idempotent then compare their markers; "
+                    f"{found}): a standby took over, or the server was restored. Nothing was written to it, because "
+                    "it may lack the newest batches. Start again: two-phase and idempotent then compare their markers; "
                     "other variants have none, so look for missing rows yourself."
                 )
         except BaseException:
