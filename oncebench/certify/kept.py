@@ -5,8 +5,8 @@ run, under each guarantee. A scenario has no answer if its verdict is `unknown` 
 did not finish. Then the guarantee is not proven. If a run breaks a guarantee and has open questions, it gives no
 answer for the weaker guarantees: it proves that one is broken, and cannot show that another one is kept.
 
-What can go wrong: reports of older versions have no open questions, no counts of the rows that no failure touched, and
-do not show that a run did not finish.
+What can go wrong: reports of older versions lack fields. They have no open questions and no counts of the rows that no
+failure touched. They do not show that a run did not finish.
 """
 
 from __future__ import annotations

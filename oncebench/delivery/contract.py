@@ -353,7 +353,7 @@ class Sink:
         """Returns why the open batch cannot be compared with its replay; asked after `start`.
 
         None: it can be compared, or none is open. Otherwise `marks` still has the batch, and an operator must accept a
-        replay without a comparison. The text says what is gone, and how it can be restored.
+        replay without a comparison. The text names what is gone, and how it can be restored.
         """
         return None
 

@@ -4,10 +4,10 @@ Usage: `python -m oncebench.experiments.batches FOLDER`, in a process of its own
 "rounds"}) and one pipeline configuration per arm, `arm-*.json`. An arm is one guarantee of one sink. `batches.jsonl`
 gets a line {"round", "arm", "ms", "steps_ms"} for each batch.
 
-Promise: all arms run in one process with one Spark, one batch each per round. Each round has a random order, so
-other load of the machine affects all arms alike, and so does the work that a batch leaves behind, such as a broker's
-transaction markers. Spark generates the rows at almost no cost. Source, state and Spark's
-logs are not included: the time covers `oncebench.delivery.protocols` with a sink, and the one Spark job that they need.
+Promise: all arms run in one process with one Spark, one batch each per round. Each round has a random order. So other
+load of the machine affects all arms alike. The same holds for the work that a batch leaves behind, such as a broker's
+transaction markers. Spark generates the rows at almost no cost. Source, state and Spark's logs are not included: the
+time covers `oncebench.delivery.protocols` with a sink, and the one Spark job that they need.
 Failure: a sink refuses to start (exit code 2, with the sink's message in the log).
 """
 

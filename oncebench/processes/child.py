@@ -258,6 +258,6 @@ def tail(log: Path, offset: int = 0) -> str:
 def messages_in(log: Path, offset: int = 0) -> list[str]:
     """Returns the last messages of pipelines in `log`, from byte `offset` on; oldest first.
 
-    `delivery.errors` says how such a line begins.
+    REFUSED and STOPPED are the beginnings of such lines.
     """
     return [line for line in lines_of(log, offset) if line.startswith((REFUSED, STOPPED))]

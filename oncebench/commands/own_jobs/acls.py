@@ -1,8 +1,6 @@
 """`oncebench acls`: prints the commands that grant a Kafka user the rights for a program.
 
 The program is one of oncebench, such as a job, a load or a reader.
-
-The rights are those that a program of oncebench needs.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ class Gap:
 
     Attributes:
         text: the loss, as the refusal printed it.
-        batch: the open batch that is not compared with its first run, because the acceptance has changed its input, or
-            its rows cannot be read; None if every batch is compared.
+        batch: the open batch that is not compared with its first run. The acceptance has changed its input, or its rows
+            cannot be read. None if every batch is compared.
     """
 
     text: str

@@ -28,8 +28,8 @@ def send_closing(
     """Sends closing event `number`; returns the number of acknowledged events.
 
     Args:
-        at_us: the event time of all closing events of the run, in epoch µs; by the watermark's delay and a window later
-            than every event of the load.
+        at_us: the event time of all closing events of the run, in epoch µs. It is later than every event of the load
+            by the watermark's delay and a window.
         stop: see `send_sessions`.
     """
     ledger = folder / "warm-up" / f"closing-{number}"

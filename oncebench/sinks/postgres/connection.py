@@ -44,7 +44,7 @@ CONNECT_LIMIT_S = 5  # per address: a running server answers in milliseconds, a 
 # and waiting would not end.
 LOCK_LIMIT_MS = 30_000
 SILENCE_LIMIT_MS = 60_000  # a cut network is noticed after this, not after the two hours of TCP's keep-alive
-# Between two batches a connection is idle, and load balancers forget an idle one without a word, some after 4 minutes.
+# Between two batches a connection is idle, and load balancers forget an idle one silently, some after 4 minutes.
 # A probe each 30 s keeps it known, and three without an answer end it after the same 60 s.
 _KEEP_ALIVE: Mapping[str, Any] = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 # Set for the session, so a reload of the server's settings does not change it. `local`, `remote_write` and
