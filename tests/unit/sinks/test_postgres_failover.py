@@ -118,7 +118,7 @@ def test_a_job_writes_nothing_to_a_server_that_took_over(address: list[Server], 
     write(1)
     assert "COMMIT" in address[0].statements
     take_over(address, Server(lineage))
-    with pytest.raises(DeliveryFailed, match=rf"\(71:00000001, now {lineage}\).* Start again: ") as failed:
+    with pytest.raises(DeliveryFailed, match=rf"\(was 71:00000001, now {lineage}\).* Start again: ") as failed:
         write(2)
     assert failed.value.restart_helps
     with pytest.raises(DeliveryFailed, match="a standby took over"):
