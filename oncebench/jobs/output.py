@@ -113,9 +113,8 @@ class OutputChecks:
             written = self._accept_missing(missing, uncertain)
         if missing:
             self._marks.note_found(marks, finished)
-        incomparable = sink.incomparable()
-        if incomparable is not None:
-            batch = open_batch(self._target.checkpoint)
+        incomparable, batch = sink.incomparable(), open_batch(self._target.checkpoint)
+        if incomparable is not None and batch == sink.newest_batch():  # the batch refuses an older checkpoint
             self._gaps.accept(f"open/{batch}:uncompared", incomparable, batch, _UNCOMPARED)
         self._gaps.refuse_unknown()
         if self._notes:

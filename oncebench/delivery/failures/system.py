@@ -14,7 +14,7 @@ DISK_FAILED = transient(
     "the disk or its connection failed", "Look for errors of the disk in dmesg; mend it, or mount its file system anew"
 )
 _LACKS = permanent(
-    "this file system lacks rename, or fsync of a folder",
+    "this file system lacks rename, links or fsync of a folder, or takes no such name",
     "Take a folder on another file system; a job that has run needs a new checkpoint and sink_id with it",
 )
 _FILE = "Move that file away or, in a new job, take another folder"

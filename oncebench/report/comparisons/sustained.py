@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from oncebench.audit.verdict import NOT_FINISHED, Verdict
+from oncebench.audit.verdict import Verdict
 from oncebench.report.comparisons.paired import Setting, differing, fields_text
 from oncebench.report.configuration import Variant, variant_of
 from oncebench.report.grid import grid
@@ -87,7 +87,9 @@ def unanswered(report: Report) -> str | None:
 
 def _not_finished(report: Report) -> bool:
     """Whether a run ended with work that the pipeline had not done."""
-    return bool(report["anomalies"].get("PEND")) or any(why.startswith(NOT_FINISHED) for why in report["reasons"])
+    # Older reports have no field `not_finished`, but a reason that begins so.
+    found = report.get("not_finished") or any(why.startswith("not finished: ") for why in report["reasons"])
+    return bool(report["anomalies"].get("PEND") or found)
 
 
 def why_not(report: Report) -> Iterator[str]:

@@ -237,9 +237,11 @@ class DeltaSink(Sink):
                 self._table, RETENTION, kept,
             )  # fmt: skip
         if self._app_id in entries:
+            batch = entries[self._app_id]
+            finished = exists(self._checkpoint, f"commits/{batch}")
             with _readable(self._table):
-                self._newest = newest_kept(log, self._app_id, entries[self._app_id])
-                self._replay = self._replayable(entries[self._app_id])
+                self._newest = newest_kept(log, self._app_id, batch)
+                self._replay = self._replayable(batch, finished)
 
     def identity(self) -> Mapping[str, str]:
         with _readable(self._table):
@@ -316,8 +318,8 @@ class DeltaSink(Sink):
                 "sink_id and table."
             )
 
-    def _replayable(self, batch: int) -> Replayable:
-        if exists(self._checkpoint, f"commits/{batch}"):
+    def _replayable(self, batch: int, finished: bool) -> Replayable:
+        if finished:
             return Replayable(batch)  # never replayed: nothing will be compared
         if self._newest < batch:  # Delta would skip its replay too
             raise RefusedStart(

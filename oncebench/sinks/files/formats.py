@@ -6,6 +6,7 @@ its end) are not skipped: they become one row that the audit does not expect and
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import reduce
@@ -105,8 +106,11 @@ def _is_utf8(value: Column, kind: DataType) -> Column:
         found = [_is_utf8(part, each) for part, each in parts if _has_text(each)]
     else:
         assert isinstance(kind, StructType)
-        found = [_is_utf8(value.getField(field.name), field.dataType) for field in kind if _has_text(field.dataType)]
-    return f.coalesce(reduce(and_, found), f.lit(True))
+        # Spark cannot name a field whose name another one has in other case; such texts are written as they are.
+        alike = Counter(field.name.lower() for field in kind)
+        texts = (field for field in kind if _has_text(field.dataType) and alike[field.name.lower()] == 1)
+        found = [_is_utf8(value.getField(field.name), field.dataType) for field in texts]
+    return f.coalesce(reduce(and_, found, f.lit(True)), f.lit(True))
 
 
 def _as_columns(rows: DataFrame) -> DataFrame:

@@ -28,7 +28,7 @@ from oncebench.delivery.contract import EXACTLY_ONCE, Holder, Mark, Sink, SinkKi
 from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, PermanentFailure, RefusedStart
 from oncebench.delivery.failures.cause import NO_RESTART, RESTART, UNKNOWN, failure
 from oncebench.delivery.failures.sqlite import of_error
-from oncebench.sinks.sqlite.table import difference, is_view
+from oncebench.sinks.sqlite.table import difference, is_view, text_as_number
 
 if TYPE_CHECKING:
     from oncebench.delivery.contract import TaskView
@@ -94,6 +94,9 @@ class MarkedWriter:
             with closing(connect(self.path)) as connection, transaction(connection):
                 self._stop_if_older(connection)
                 if made:
+                    wrong = text_as_number(connection, names, made)
+                    if wrong is not None:
+                        raise _changes(wrong, task)
                     taken = connection.executemany(_insert(names), made).rowcount
                     if taken != len(made) and not is_view(connection):  # triggers store what a view gets
                         raise _too_few(taken, len(made), task)
@@ -117,6 +120,13 @@ class MarkedWriter:
                 f"{self.generation} and stops. If both numbers are equal, their checkpoints are copies of one. Let "
                 "only one driver run per sink_id."
             )
+
+
+def _changes(wrong: str, task: TaskView) -> PermanentFailure:
+    return PermanentFailure(
+        f"batch {task.batch}, partition {task.partition}: {wrong}, and nothing was committed. {NO_RESTART} Declare the "
+        "column TEXT: make a new table, copy the rows and rename it; then start again."
+    )
 
 
 def _too_few(taken: int, given: int, task: TaskView) -> PermanentFailure:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 # A declared type that contains the first text of a pair has the affinity behind it. The first match counts.
 _AFFINITIES = (
@@ -32,6 +33,12 @@ _ROWID = ("rowid", "oid", "_rowid_")
 _GENERATED = (2, 3)
 # `NOT NULL ON CONFLICT REPLACE` puts the default in place of a null, and replaces no row.
 _REPLACES = re.compile(r"(?<!NOT NULL )ON CONFLICT REPLACE")
+# Texts and comments of a statement.
+_QUOTED = re.compile(r"'[^']*'|--[^\n]*|/\*.*?\*/", re.DOTALL)
+# Usual declarations of columns that hold texts: dates, times and JSON change only if they look like a number.
+_OF_TEXTS = ("DATE", "TIME", "JSON")
+# What SQLite takes for a number.
+_NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE | re.ASCII)
 
 
 def is_view(connection: sqlite3.Connection) -> bool:
@@ -44,12 +51,13 @@ def difference(connection: sqlite3.Connection, wanted: Mapping[str, str]) -> str
 
     `wanted` maps each name to Spark's type.
 
-    Returns None if each value comes back equal, and for a view, which is not checked.
+    Returns None if each value comes back equal, and for a view, which is not checked. The writer checks the texts in
+    columns of dates (`text_as_number`).
     """
     kind, made = _made_by(connection)
     if kind == "view":
         return None
-    statement = " ".join(made.upper().split())
+    statement = " ".join(_QUOTED.sub(" ", made).upper().split())
     strict = "STRICT" in statement.rpartition(")")[2]
     named = {name.lower(): (name, type_name) for name, type_name in wanted.items()}
     columns = connection.execute(
@@ -72,6 +80,28 @@ def difference(connection: sqlite3.Connection, wanted: Mapping[str, str]) -> str
     return None
 
 
+def text_as_number(connection: sqlite3.Connection, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str | None:
+    """Describes the first text that a column of dates or JSON would store as a number.
+
+    `rows` have the values of the columns `names`. None: there is no such text.
+    """
+    declared = dict(connection.execute("SELECT lower(name), type FROM pragma_table_info('rows')"))
+    of_texts = [
+        (at, name, kind)
+        for at, name in enumerate(names)
+        if _takes_dates(kind := str(declared.get(name.lower(), "")).upper())
+    ]
+    for row in rows if of_texts else ():
+        for at, name, kind in of_texts:
+            if isinstance(row[at], str) and _NUMBER.fullmatch(row[at]):
+                return f"column {name!r} is declared {kind}, which stores the text {row[at]!r} as a number"
+    return None
+
+
+def _takes_dates(declared: str) -> bool:
+    return _affinity(declared, strict=False) == "NUMERIC" and any(word in declared for word in _OF_TEXTS)
+
+
 def _made_by(connection: sqlite3.Connection) -> tuple[str, str]:
     """Returns whether `rows` is a table or a view, and the statement that made it."""
     kind, made = connection.execute(
@@ -86,7 +116,7 @@ def _changed(declared: str, strict: bool, kind: str) -> str | None:
     None: it changes none.
     """
     affinities, example, better = _CHANGED.get(kind, (frozenset(), "", ""))
-    if _affinity(declared.upper(), strict) not in affinities:
+    if _affinity(declared.upper(), strict) not in affinities or (kind == "string" and _takes_dates(declared.upper())):
         return None
     return f"is declared {declared}, which stores the {kind} {example}: it must be {better}"
 

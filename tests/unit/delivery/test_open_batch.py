@@ -200,3 +200,12 @@ def test_an_open_batch_that_cannot_be_compared_is_accepted_by_its_own_text(tmp_p
     assert accepted == Gap("open/1:uncompared", 1)
     assert Gaps(job.journal().folder, None).changed(1), "the replay is not compared"
     assert job.start(sink) == [], "a start that died before the replay is repeated"
+
+
+def test_a_batch_after_the_open_one_is_not_asked_for_a_comparison(tmp_path: Path) -> None:
+    class Later(Sunk):
+        def incomparable(self) -> str:
+            return "The rows of batch 2 are gone."
+
+    job = Job(tmp_path, "idempotent")
+    assert "uncompared" not in str(job.start(Later({0: Mark(2, 0, None), 1: Mark(2, 0, None)})))

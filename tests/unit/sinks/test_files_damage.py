@@ -136,7 +136,10 @@ def test_a_file_system_that_lacks_what_the_sink_needs_is_named_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     failing(monkeypatch, code)
-    with pytest.raises(RefusedStart, match=r"lacks rename, or fsync of a folder\)\. Take a folder on another"):
+    with pytest.raises(
+        RefusedStart,
+        match=r"lacks rename, links or fsync of a folder, or takes no such name\)\. Take a folder on another",
+    ):
         sink(tmp_path)
 
 

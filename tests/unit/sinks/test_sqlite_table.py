@@ -64,8 +64,28 @@ def test_a_value_comes_back_equal_or_its_column_is_refused(tmp_path: Path, kind:
         stored = unchecked(path.with_name("unchecked"), declared, values)
         assert not all(same(*each) for each in stored), f"refused, and no value changed: {stored}"
         return
+    if (kind, declared) == ("string", "DATETIME"):
+        with pytest.raises(PermanentFailure, match=r"stores the text '00123' as a number, and nothing was committed"):
+            written(path, sink, rows)
+        return
     for value, (found,) in zip(values, written(path, sink, rows), strict=True):
         assert same(value, found)
+
+
+@pytest.mark.parametrize("declared", ["DATETIME", "DATE", "timestamp", "JSON"])
+def test_dates_and_json_stay_texts(tmp_path: Path, declared: str) -> None:
+    values = ["2026-11-29", "2026-11-29T11:00:00Z", '{"a": 1}', "", "1_0", "nan", None]
+    path = tmp_path / "rows.sqlite"
+    sink = started(path, f"CREATE TABLE rows (v {declared})", "v string")
+    assert [found for (found,) in written(path, sink, pa.RecordBatch.from_pydict({"v": values}))] == values
+    for wrong in ("2026", " 1e3 ", "-.5", "7."):
+        with pytest.raises(PermanentFailure, match=r"column 'v' is declared .*, which stores the text "):
+            written(path, sink, pa.RecordBatch.from_pydict({"v": ["2026-11-29", wrong]}))
+
+
+def test_the_words_on_conflict_replace_in_a_text_or_comment_are_none(tmp_path: Path) -> None:
+    made = "CREATE TABLE rows (v TEXT DEFAULT 'ON CONFLICT REPLACE' /* ON CONFLICT REPLACE */) -- ON CONFLICT REPLACE"
+    started(tmp_path / "rows.sqlite", made, "v string")
 
 
 def same(value: Any, found: Any) -> bool:
