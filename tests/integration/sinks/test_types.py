@@ -178,6 +178,14 @@ def test_a_text_that_is_not_utf8_is_stored_nowhere(make: Make, sink: str, text: 
         assert 1 not in [row.get(KEY) for row in read(output)]
 
 
+def test_json_lines_take_a_struct_whose_fields_differ_in_case_only(make: Make) -> None:
+    kind = StructType([StructField("id", t.StringType()), StructField("ID", t.StringType())])
+    columns: Columns = {"both": (kind, ("a", "b"), ("c", None))}
+    output = make("files-jsonl", "two-phase", columns)
+    written(output, columns)
+    assert [row["both"] for row in read(output)] == [{"id": "a", "ID": "b"}, {"id": "c", "ID": None}, None]
+
+
 def test_json_lines_hold_nulls_and_microseconds(make: Make) -> None:
     columns = FLAT | NESTED
     output = make("files-jsonl", "two-phase", columns)
