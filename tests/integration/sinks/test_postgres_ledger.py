@@ -98,7 +98,7 @@ def test_a_partition_that_a_killed_server_would_not_keep_is_refused_by_its_name(
 def test_a_partitioned_table_that_is_marked_unlogged_is_kept_because_its_partitions_are(
     database: psycopg.Connection, start: Start
 ) -> None:
-    """PostgreSQL 13 to 17 mark the table so for CREATE UNLOGGED TABLE .. PARTITION BY, and never change the mark."""
+    """PostgreSQL 13 to 17 set the mark for CREATE UNLOGGED TABLE .. PARTITION BY, for ever."""
     database.execute(
         "CREATE TABLE rows (id text, v text) PARTITION BY LIST (v); CREATE TABLE kept PARTITION OF rows DEFAULT;"
         "UPDATE pg_class SET relpersistence = 'u' WHERE oid = 'rows'::regclass"

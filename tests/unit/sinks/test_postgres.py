@@ -241,7 +241,7 @@ def test_a_server_that_is_away_is_not_an_empty_table() -> None:
 
 
 def keyed(own: bool | None, refused: str, error: psycopg.Error) -> Any:
-    """A connection to a table whose own key is usable or not, and that refuses the statements of one kind."""
+    """A connection that answers whether the own key is usable, and refuses some statements."""
 
     def execute(statement: Any, _values: Any = None) -> SimpleNamespace:
         text = statement if isinstance(statement, str) else statement.as_string()
