@@ -9,7 +9,7 @@ from typing import Any
 from oncebench.delivery import digest
 from oncebench.delivery.batch import Batch, Counted
 from oncebench.delivery.contract import WHOLE_BATCH, Sink, Written
-from oncebench.delivery.errors import RefusedStart, TransactionLost
+from oncebench.delivery.errors import CommitRefused, CommitUncertain, DeliveryFailed, RefusedStart, TransactionLost
 from oncebench.delivery.journal import Journal
 
 # Treatment of a decided partition whose prepared work is gone: write it again, or leave it out.
@@ -35,11 +35,29 @@ def commit(batch: Batch, sink: Sink, prepared: Mapping[int, Mapping[str, Any]]) 
     with batch.timed("commit"):
         parts = sorted(prepared)
         if not batch.asks_for("mid-commit") or len(parts) < min(2, sink.partitions):
-            return sink.commit(batch.id, prepared)
+            return _commit(batch, sink, prepared)
         # One partition is committed before the others, so that a fault can hit in between.
-        lost = sink.commit(batch.id, {p: prepared[p] for p in parts[:1]})
+        lost = _commit(batch, sink, {p: prepared[p] for p in parts[:1]})
         batch.failpoint("mid-commit")
-        return lost | sink.commit(batch.id, {p: prepared[p] for p in parts[1:]})
+        return lost | _commit(batch, sink, {p: prepared[p] for p in parts[1:]})
+
+
+def _commit(batch: Batch, sink: Sink, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
+    """Calls `Sink.commit`.
+
+    A DeliveryFailed, such as one of a new connection, would look like an error of an undecided batch.
+
+    Raises:
+        CommitUncertain: `Sink.commit` raised it, or a DeliveryFailed that a restart may mend.
+        CommitRefused: `Sink.commit` raised it, or a DeliveryFailed that a restart meets again.
+    """
+    try:
+        return sink.commit(batch.id, prepared)
+    except DeliveryFailed as error:
+        kind = CommitUncertain if error.restart_helps else CommitRefused
+        raise kind(
+            f"batch {batch.id} is decided, but not committed in full; its replay finishes it: {error}"
+        ) from error
 
 
 def decision(prepared: Sequence[Written]) -> dict[str, Any]:

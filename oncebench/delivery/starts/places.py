@@ -22,7 +22,7 @@ _ENTRY = "places.json"
 INPUT, OUTPUT = "input", "output"
 _GO_ON = {
     INPUT: "To read this topic from its beginning, without the rest of the other one",
-    OUTPUT: "After an upgrade of the server, or if earlier batches may be missing",
+    OUTPUT: "If it is the same output, upgraded, or if earlier batches may be missing",
 }
 
 

@@ -228,7 +228,8 @@ def connect_again(names: Names) -> psycopg.Connection:
     job that wrote on would hide this: a start compares only the newest marker.
 
     Raises:
-        psycopg.OperationalError: see `connect`; also if the server is a standby, which may be promoted at any moment.
+        psycopg.OperationalError: see `connect`.
+        psycopg.errors.ReadOnlySqlTransaction: the server is a standby, which may be promoted at any moment.
         DeliveryFailed: it is another server, or another timeline of the same one.
     """
     connection = connect(names.application)
@@ -238,9 +239,10 @@ def connect_again(names: Names) -> psycopg.Connection:
             if _differs(names.server, found):
                 raise DeliveryFailed(
                     f"PostgreSQL's system identifier or timeline has changed since the start (was {names.server}, now "
-                    f"{found}): a standby took over, or the server was restored. Nothing was written to it, because "
-                    "it may lack the newest batches. Start again: two-phase and idempotent then compare their markers; "
-                    "other variants have none, so look for missing rows yourself."
+                    f"{found}): a standby took over, the server was restored, or an HA manager (Patroni) promoted the "
+                    "same server again. This connection has written nothing, because the server may lack the newest "
+                    "batches. Start again: two-phase and idempotent then compare their markers; other variants have "
+                    "none, so look for missing rows yourself."
                 )
         except BaseException:
             connection.close()
@@ -253,7 +255,8 @@ def lineage(connection: psycopg.Connection) -> str:
 
     A part that the role may not read is empty.
 
-    A promotion and a restore to a point in time begin a new timeline. A crash of the server does not.
+    A promotion and a restore to a point in time begin a new timeline. A crash alone does not, but an HA manager such as
+    Patroni may promote the same server again after it.
 
     Raises:
         psycopg.errors.ReadOnlySqlTransaction: the server is a standby.

@@ -249,6 +249,7 @@ class PostgresSink(Sink):
 
         Raises:
             CommitUncertain: the server gave no definite answer within COMMIT_LIMIT_S.
+            DeliveryFailed: see `connect_again`.
             CommitRefused: the server refuses, and will refuse again after a restart.
         """
         return {p for p in sorted(prepared) if not self._committed(batch, p, str(prepared[p]["gid"]))}

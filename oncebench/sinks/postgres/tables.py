@@ -271,18 +271,22 @@ def make_tables(connection: psycopg.Connection) -> None:
 
 
 def refuse_unlogged(connection: psycopg.Connection, table: str) -> None:
-    """Raises RefusedStart if a crash of the server empties the table or a partition of it."""
+    """Raises RefusedStart if a crash of the server empties the table or a partition of it.
+
+    A partitioned table holds no rows itself, and PostgreSQL before 18 may mark it UNLOGGED for ever.
+    """
     name = sql.Identifier(table).as_string(connection)
     unlogged = connection.execute(
-        "SELECT id::regclass::text FROM (SELECT to_regclass(%s) UNION SELECT relid FROM "
-        "pg_partition_tree(to_regclass(%s))) AS each (id) JOIN pg_class c ON c.oid = id WHERE relpersistence <> 'p'",
-        (name, name),
+        "SELECT id::regclass::text, id = to_regclass(%(name)s) FROM (SELECT to_regclass(%(name)s) UNION SELECT relid "
+        "FROM pg_partition_tree(to_regclass(%(name)s))) AS each (id) JOIN pg_class c ON c.oid = id "
+        "WHERE relpersistence <> 'p' AND relkind <> 'p'",
+        {"name": name},
     ).fetchone()
     if unlogged is not None:
-        part = "it" if unlogged[0] == name else f"its partition {unlogged[0]}"
+        part = "it" if unlogged[1] else f"its partition {unlogged[0]}"
         raise RefusedStart(
-            f"table {table!r}: {part} is UNLOGGED or temporary, and so not kept when the server is killed. Nothing was "
-            f"written. Run ALTER TABLE {unlogged[0]} SET LOGGED, then start again."
+            f"table {table!r}: {part} is UNLOGGED, and so not kept when the server is killed. Nothing was written. "
+            f"Run ALTER TABLE {unlogged[0]} SET LOGGED, then start again."
         )
 
 

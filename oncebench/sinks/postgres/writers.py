@@ -274,7 +274,7 @@ class Marked(Appender):
                 absent = tables.put_in_ledger(connection, self.names.sink_id, task.partition, mark)
                 connection.execute("ROLLBACK")
                 return not absent
-            except psycopg.OperationalError:
+            except (psycopg.OperationalError, psycopg.errors.ReadOnlySqlTransaction):  # away, or not promoted yet
                 _drop(self.names)
                 if time.monotonic() > deadline:
                     raise

@@ -77,7 +77,7 @@ def test_a_ledger_that_a_killed_server_would_not_keep_is_refused(
     make(database, "rows")
     start("rows", "idempotent")
     database.execute(f"ALTER TABLE {table} SET UNLOGGED".encode())
-    with pytest.raises(RefusedStart, match=f"Run ALTER TABLE {table} SET LOGGED, then"):
+    with pytest.raises(RefusedStart, match=f": it is UNLOGGED, .* Run ALTER TABLE {table} SET LOGGED, then"):
         start("rows", "idempotent")
 
 
@@ -88,10 +88,35 @@ def test_a_partition_that_a_killed_server_would_not_keep_is_refused_by_its_name(
         "CREATE TABLE rows (id text, v text) PARTITION BY LIST (v); CREATE TABLE kept PARTITION OF rows DEFAULT;"
         "CREATE UNLOGGED TABLE gone PARTITION OF rows FOR VALUES IN ('y')"
     )
-    with pytest.raises(RefusedStart, match=r"its partition gone is UNLOGGED .* Run ALTER TABLE gone SET LOGGED, then"):
+    with pytest.raises(RefusedStart, match=r"its partition gone is UNLOGGED, .* Run ALTER TABLE gone SET LOGGED, then"):
         start("rows", "idempotent")
     database.execute("ALTER TABLE gone SET LOGGED")
     write(start("rows", "idempotent").idempotent_writer(), 0, 0, ROWS)
+    assert rows_in(database, "rows") == [("1", "x"), ("2", "x")]
+
+
+def test_a_partitioned_table_that_is_marked_unlogged_is_kept_because_its_partitions_are(
+    database: psycopg.Connection, start: Start
+) -> None:
+    """PostgreSQL 13 to 17 set the mark for CREATE UNLOGGED TABLE .. PARTITION BY, for ever."""
+    database.execute(
+        "CREATE TABLE rows (id text, v text) PARTITION BY LIST (v); CREATE TABLE kept PARTITION OF rows DEFAULT;"
+        "UPDATE pg_class SET relpersistence = 'u' WHERE oid = 'rows'::regclass"
+    )
+    write(start("rows", "idempotent").idempotent_writer(), 0, 0, ROWS)
+    assert rows_in(database, "rows") == [("1", "x"), ("2", "x")]
+
+
+def test_an_upsert_into_partitions_needs_a_key_of_the_tables_own(database: psycopg.Connection, start: Start) -> None:
+    database.execute(
+        "CREATE TABLE rows (id text, v text) PARTITION BY LIST (id); CREATE TABLE kept PARTITION OF rows DEFAULT"
+    )
+    with pytest.raises(RefusedStart, match=r"lacks a usable unique index over exactly id, .* Make a primary key over"):
+        start("rows", "upsert")
+    database.execute("ALTER TABLE rows ADD PRIMARY KEY (id)")
+    sink = start("rows", "upsert")
+    for _ in range(2):
+        write(sink.acknowledged_writer(), 0, 0, ROWS)
     assert rows_in(database, "rows") == [("1", "x"), ("2", "x")]
 
 

@@ -22,7 +22,16 @@ from oncebench.delivery import decisions
 from oncebench.delivery import protocols as delivery
 from oncebench.delivery.contract import WHOLE_BATCH, Mark, Written
 from oncebench.delivery.decisions import decision
-from oncebench.delivery.errors import NondeterministicReplay, OlderDriver, RefusedStart, TransactionLost
+from oncebench.delivery.errors import (
+    CommitRefused,
+    CommitUncertain,
+    DeliveryFailed,
+    NondeterministicReplay,
+    OlderDriver,
+    PermanentFailure,
+    RefusedStart,
+    TransactionLost,
+)
 from oncebench.delivery.failpoints import POINTS
 from oncebench.delivery.journal import Identity, Journal, open_journal
 
@@ -331,6 +340,19 @@ def test_a_batch_with_nothing_left_to_commit_is_not_in_the_middle_of_its_commit(
     with pytest.raises(Killed) if reached else nullcontext():
         assert decisions.commit(batch, sink, {0: {"id": "t1"}}) == set()  # type: ignore[arg-type]
     assert store.visible == {(0, 0): 1}
+
+
+@pytest.mark.parametrize(("failed", "raised"), [(DeliveryFailed, CommitUncertain), (PermanentFailure, CommitRefused)])
+def test_a_decided_batch_that_fails_says_that_its_replay_finishes_it(
+    monkeypatch: pytest.MonkeyPatch, failed: type[Exception], raised: type[Exception]
+) -> None:
+    def fail(*_: object) -> None:
+        raise failed("another server answers")
+
+    monkeypatch.setattr(MemorySink, "commit", fail)
+    batch = MemoryBatch(Store(), None)
+    with pytest.raises(raised, match=r"^batch 7 is decided, .* its replay finishes it: another server answers$"):
+        decisions.commit(batch, MemorySink(Store(), ()), {0: {"id": "t1"}})  # type: ignore[arg-type]
 
 
 def test_at_most_once_drains_a_batch_whose_claim_only_the_sink_has(tmp_path: Path) -> None:

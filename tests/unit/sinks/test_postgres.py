@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pyarrow as pa
@@ -37,11 +38,13 @@ from oncebench.sinks.postgres.connection import (
     without_secrets,
 )
 from oncebench.sinks.postgres.reader import Table
+from oncebench.sinks.postgres.starting.keys import make_row_ids_unique
 from oncebench.sinks.postgres.tables import Column, copy_text, read_back, stored, table_error
 from oncebench.sinks.reader import NotAnsweredError
 from pipeline.rows import SCHEMA
 
 NAMES = Names("ob-1.a_b", 3, "ob-1.a_b")
+TEXTS = StructType([StructField("a", StringType()), StructField("b", StringType())])
 GOOD = {
     name: Column(name, kind, needed=True)
     for name, kind in zip(SCHEMA.names, ("text", "integer", "integer", "bigint", "bigint", "bigint"), strict=True)
@@ -235,3 +238,36 @@ def test_a_server_that_is_away_is_not_an_empty_table() -> None:
     table._fresh = away
     with pytest.raises(NotAnsweredError):
         table.fresh()
+
+
+def keyed(own: bool | None, refused: str, error: psycopg.Error) -> Any:
+    """A connection that answers whether the own key is usable, and refuses some statements."""
+
+    def execute(statement: Any, _values: Any = None) -> SimpleNamespace:
+        text = statement if isinstance(statement, str) else statement.as_string()
+        if refused in text:
+            raise error
+        if text.startswith("EXPLAIN"):
+            raise psycopg.errors.InvalidColumnReference("no unique or exclusion constraint matches")
+        return SimpleNamespace(fetchone=lambda: (own,))
+
+    return cast("Any", SimpleNamespace(connection=None, execute=execute, transaction=nullcontext))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        psycopg.errors.InsufficientPrivilege("permission denied for table rows"),
+        psycopg.errors.FeatureNotSupported("cannot be used with a table that has INSERT or UPDATE rules"),
+    ],
+)
+def test_a_start_tries_an_upsert_over_the_tables_own_key(error: psycopg.Error) -> None:
+    with pytest.raises(type(error)):
+        make_row_ids_unique(keyed(True, "EXPLAIN INSERT", error), "rows", ["a"], TEXTS)
+
+
+@pytest.mark.parametrize("own", [None, False])
+def test_a_partitioned_table_needs_a_key_of_its_own_for_an_upsert(own: bool | None) -> None:
+    error = psycopg.errors.FeatureNotSupported("it must include all partitioning columns")
+    with pytest.raises(RefusedStart, match=r"all partitioning columns\. Make a primary key over exactly these columns"):
+        make_row_ids_unique(keyed(own, "CREATE UNIQUE INDEX", error), "rows", ["a"], TEXTS)

@@ -37,10 +37,12 @@ class Server:
     Attributes:
         takes_effect: whether the COMMIT whose answer is lost does.
         away: how many connections fail after it.
+        failure: how they fail.
     """
 
     takes_effect: bool
     away: int = 0
+    failure: psycopg.Error = field(default_factory=lambda: psycopg.OperationalError("the system is starting up"))
     visible: int = 0
     marks: list[Mark] = field(default_factory=list)
     lost: bool = False
@@ -48,7 +50,7 @@ class Server:
     def connect(self, _names: Names) -> Session:
         if self.lost and self.away:
             self.away -= 1
-            raise psycopg.OperationalError("the database system is starting up")
+            raise self.failure
         return Session(self)
 
 
@@ -127,6 +129,13 @@ def test_a_commit_that_took_effect_fails_a_task_that_has_no_mark(server: Server,
     server.takes_effect = True
     with pytest.raises(DeliveryFailed):
         write(variant)
+
+
+def test_a_standby_that_is_promoted_late_does_not_end_the_wait_for_a_commit(server: Server) -> None:
+    server.takes_effect, server.away = True, 3
+    server.failure = psycopg.errors.ReadOnlySqlTransaction("the server is a standby")
+    write("idempotent")
+    assert (server.visible, len(server.marks)) == (1, 1)
 
 
 def test_a_server_that_stays_away_fails_the_task(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

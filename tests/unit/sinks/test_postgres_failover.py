@@ -128,7 +128,7 @@ def test_a_job_writes_nothing_to_a_server_that_took_over(address: list[Server], 
 
 @pytest.mark.parametrize("lineage", ["71:00000001", "71:", ":00000001", ":"])
 def test_a_job_goes_on_with_the_server_that_comes_back(address: list[Server], lineage: str) -> None:
-    """A crash begins no timeline, and a part that cannot be read is not compared."""
+    """A crash alone begins no timeline, and a part that cannot be read is not compared."""
     write(1)
     take_over(address, Server(lineage))
     write(2)

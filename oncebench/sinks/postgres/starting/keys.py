@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.failures.postgres import NEW_JOB
+from oncebench.sinks.postgres.connection import error_text
 
 # Key of an advisory lock: one session at a time makes tables and indexes. Of two concurrent CREATE TABLE, one fails.
 MAKING = 0x6F6E6365  # "once"
@@ -53,28 +54,39 @@ def make_row_ids_unique(
     index, so its name is always free.
 
     Raises:
-        RefusedStart: the table holds a row twice, or has a DEFERRABLE key, which ON CONFLICT does not take.
+        RefusedStart: the table holds a row twice, has a DEFERRABLE key, which ON CONFLICT does not take, or has
+            partitions that allow no such index.
     """
     ids, own = row_id(names, schema), sql.SQL(", ").join(map(sql.Identifier, names))
     usable = _own_key(connection, table, names)
-    if usable:
+    if usable and has_unique_index(connection, sql.Identifier(table), names, own):
         return own
     if usable is False and ids.as_string() == own.as_string():
         raise RefusedStart(
             f"table {table!r} has a DEFERRABLE key over {', '.join(names)}, which upsert cannot use. Make it NOT "
             f"DEFERRABLE, or take the variant idempotent {NEW_JOB}."
         )
+    with connection.transaction():  # of two first starts at a time, one makes the index
+        connection.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (MAKING, table))
+        if not has_unique_index(connection, sql.Identifier(table), names, ids):
+            _make_index(connection, table, names, ids)
+    return ids
+
+
+def _make_index(connection: psycopg.Connection, table: str, names: Sequence[str], ids: sql.Composed) -> None:
     try:
-        with connection.transaction():  # of two first starts at a time, one makes the index
-            connection.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (MAKING, table))
-            if not has_unique_index(connection, sql.Identifier(table), names, ids):
-                connection.execute(sql.SQL("CREATE UNIQUE INDEX ON {} ({})").format(sql.Identifier(table), ids))
+        connection.execute(sql.SQL("CREATE UNIQUE INDEX ON {} ({})").format(sql.Identifier(table), ids))
     except psycopg.errors.UniqueViolation:
         raise RefusedStart(
             f"table {table!r} holds a row ({', '.join(names)}) twice, so that no upsert can work on it. Remove the "
             "duplicated rows or, in a new job, write to a new table."
         ) from None
-    return ids
+    except psycopg.errors.FeatureNotSupported as error:  # of a partitioned table
+        raise RefusedStart(
+            f"table {table!r} lacks a usable unique index over exactly {', '.join(names)}, and upsert cannot make its "
+            f"own: {error_text(error)}. Make a primary key over exactly these columns, which must include those of the "
+            f"partition key, or take the variant idempotent {NEW_JOB}."
+        ) from error
 
 
 def _own_key(connection: psycopg.Connection, table: str, names: Sequence[str]) -> bool | None:
