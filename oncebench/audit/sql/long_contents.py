@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-
 # No event with a longer key is valid, and no shorter key is hidden: sessions are known by their keys.
 KEY_BYTES = 65_536
 # Longer than a row, and than the values of an unfinished session.
