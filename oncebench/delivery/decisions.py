@@ -56,7 +56,8 @@ def _commit(batch: Batch, sink: Sink, prepared: Mapping[int, Mapping[str, Any]])
     except DeliveryFailed as error:
         kind = CommitUncertain if error.restart_helps else CommitRefused
         raise kind(
-            f"batch {batch.id} is decided, but not committed in full; its replay finishes it: {error}"
+            f"batch {batch.id} is decided, but not committed in full: {error} The replay of a new start finishes it: "
+            "start again after that."
         ) from error
 
 

@@ -239,9 +239,8 @@ def connect_again(names: Names) -> psycopg.Connection:
             if _differs(names.server, found):
                 raise DeliveryFailed(
                     f"PostgreSQL's system identifier or timeline has changed since the start (was {names.server}, now "
-                    f"{found}): a standby took over, the server was restored, or an HA manager (Patroni) promoted the "
-                    "same server again. This connection has written nothing, because the server may lack the newest "
-                    "batches. Start again: two-phase and idempotent then compare their markers; other variants have "
+                    f"{found}): a standby took over, or it was restored or promoted again. This connection has written "
+                    "nothing. Start again: two-phase and idempotent compare their markers then; other variants have "
                     "none, so look for missing rows yourself."
                 )
         except BaseException:

@@ -347,11 +347,11 @@ def test_a_decided_batch_that_fails_says_that_its_replay_finishes_it(
     monkeypatch: pytest.MonkeyPatch, failed: type[Exception], raised: type[Exception]
 ) -> None:
     def fail(*_: object) -> None:
-        raise failed("another server answers")
+        raise failed("another server answers.")
 
     monkeypatch.setattr(MemorySink, "commit", fail)
     batch = MemoryBatch(Store(), None)
-    with pytest.raises(raised, match=r"^batch 7 is decided, .* its replay finishes it: another server answers$"):
+    with pytest.raises(raised, match=r"^batch 7 is decided, .*: another server answers\. The replay of a new start "):
         decisions.commit(batch, MemorySink(Store(), ()), {0: {"id": "t1"}})  # type: ignore[arg-type]
 
 

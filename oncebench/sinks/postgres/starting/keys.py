@@ -84,8 +84,8 @@ def _make_index(connection: psycopg.Connection, table: str, names: Sequence[str]
     except psycopg.errors.FeatureNotSupported as error:  # of a partitioned table
         raise RefusedStart(
             f"table {table!r} lacks a usable unique index over exactly {', '.join(names)}, and upsert cannot make its "
-            f"own: {error_text(error)}. Make a primary key over exactly these columns, which must include those of the "
-            f"partition key, or take the variant idempotent {NEW_JOB}."
+            f"own: {error_text(error)}. Make a primary key over exactly these columns (the partition key must be among "
+            f"them), or take idempotent {NEW_JOB}."
         ) from error
 
 
