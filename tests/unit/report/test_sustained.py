@@ -111,6 +111,7 @@ NO_TIMES = {"lag_slope": None, "lag_slope_error": None, "latency_rise": None}
         ({"reasons": ["the observer died"]}, "its verdict is unknown: the observer died"),
         ({"reasons": ["PEND: 200, an answer is missing"], "anomalies": {"PEND": 200}}, None),
         ({"reasons": [f"{NOT_FINISHED}. The pipeline was alive"]}, None),
+        ({"not_finished": NOT_FINISHED}, None),
         ({"reasons": ["only 80.0% of the events were sent"], "steadiness": NO_TIMES | {"lag_slope": 0.5}}, None),
     ],
 )  # fmt: skip
