@@ -19,7 +19,7 @@ from oncebench.delivery.copies.letters import Selection, group_of
 from oncebench.delivery.copies.requeue import MOST_IN_TRANSACTION, Requeue
 from oncebench.delivery.errors import DeliveryFailed
 from oncebench.delivery.quarantine import Quarantine
-from oncebench.errors import UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.servers.kafka.broker import KafkaBroker
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.reader import Rows
@@ -87,6 +87,8 @@ class World:
         result = CliRunner().invoke(cli, ["requeue", *places, *words])
         if isinstance(result.exception, UserError):
             return result.exception.exit_code, result.stdout, f"{result.stderr}{result.exception}"
+        if isinstance(result.exception, DeliveryFailed):  # `main` makes this exit code of it
+            return int(ExitCode.ERROR), result.stdout, f"{result.stderr}{result.exception}"
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         return result.exit_code, result.stdout, result.stderr
