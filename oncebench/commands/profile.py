@@ -67,7 +67,7 @@ def profile(
     processes. Prints the time of a batch and its CPU time by part. Writes flame graphs to profile/ in the work dir.
 
     Profilers take CPU time themselves: do not compare these times with those of other runs. Install py-spy with
-    pip install 'oncebench[profile]'. To attach, run as root, or allow this user to trace its own processes.
+    pip install '.[profile]' in your clone. To attach, run as root, or allow this user to trace its own processes.
 
     \b
     Example:

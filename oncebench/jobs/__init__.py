@@ -16,7 +16,7 @@ except ModuleNotFoundError as error:
         raise
     raise ModuleNotFoundError(
         "deliver() needs PySpark 4.2, which is not installed here. On a cluster, run the job with the "
-        "cluster's Python environment. Elsewhere: pip install 'oncebench[spark]'",
+        "cluster's Python environment. Elsewhere, in your clone of oncebench: pip install '.[spark]'",
         name="pyspark",
     ) from None
 

@@ -108,7 +108,8 @@ def refuse_unfit_settings(rows: DataFrame, per_task: bool, of_sink: Mapping[str,
             f"spark-defaults.conf: {' '.join(lines)}"
         )
     wanted = {LARGE_TYPES: "false", **({ADAPTIVE: "false"} if per_task else {})}
-    wrong = [name for name, value in wanted.items() if str(spark.conf.get(name, value)).lower() != value]
+    # Without a default of ours: Spark's own counts where the job sets nothing, and it is `true` for ADAPTIVE.
+    wrong = [name for name, value in wanted.items() if str(spark.conf.get(name)).lower() != value]
     if wrong:
         each = " ".join(f'spark.conf.set("{name}", "{wanted[name]}")' for name in wrong)
         why = {

@@ -55,8 +55,8 @@ class Tools:
         py_spy = Path(sysconfig.get_path("scripts")) / "py-spy"
         if not py_spy.is_file():
             raise MissingEnvironment(
-                "py-spy is not installed, which samples the Python processes. Install it: "
-                "pip install 'oncebench[profile]', or in a checkout pip install -e '.[profile]'"
+                "py-spy is not installed, which samples the Python processes. Install it in your clone "
+                "of oncebench: pip install '.[profile]'"
             )
         return cls(async_profiler(), py_spy)
 

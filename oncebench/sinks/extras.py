@@ -1,6 +1,6 @@
 """Names the extra that installs a missing package, for one line in place of a traceback.
 
-`pip install oncebench` brings what the Kafka, files and SQLite sinks of a job need. The other packages are in extras.
+A plain installation brings what the Kafka, files and SQLite sinks of a job need. The other packages are in extras.
 """
 
 from __future__ import annotations
@@ -25,4 +25,4 @@ def how_to_install(error: ModuleNotFoundError) -> str | None:
     package = (error.name or "").partition(".")[0]
     if not package or package in _OURS:
         return None
-    return f"it needs the package {package}. Install it: pip install 'oncebench[{_EXTRAS.get(package, _SUITE)}]'"
+    return f"it needs the package {package}. Install it in your clone of oncebench: pip install '.[{_EXTRAS.get(package, _SUITE)}]'"

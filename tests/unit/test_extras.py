@@ -89,7 +89,7 @@ def test_a_job_needs_no_package_of_the_suite() -> None:
     assert {"kafka", "files-jsonl", "files-parquet", "sqlite"} <= set(found["sinks"])
     assert not {"postgres", "delta"} & set(found["sinks"])
     assert found["postgres"] == (
-        "sink postgres cannot be used here: it needs the package psycopg. Install it: pip install 'oncebench[postgres]'"
+        "sink postgres cannot be used here: it needs the package psycopg. Install it in your clone of oncebench: pip install '.[postgres]'"
     )
 
 
@@ -126,7 +126,7 @@ def test_a_command_of_the_suite_names_the_extra_in_one_line(command: str) -> Non
     assert done.returncode == 2
     assert re.fullmatch(
         r"oncebench: this command cannot run here: it needs the package \w+\. "
-        r"Install it: pip install 'oncebench\[(lab|postgres|delta)\]'\n",
+        r"Install it in your clone of oncebench: pip install '\.\[(lab|postgres|delta)\]'\n",
         done.stderr,
     ), done.stderr
     assert done.stdout == ""
@@ -141,14 +141,14 @@ def test_the_fixture_of_pytest_leaves_a_missing_suite_to_the_command_that_it_run
 def test_a_job_without_pyspark_reads_how_to_get_it() -> None:
     done = probe("import oncebench.jobs", {"pyspark"})
     assert done.stderr.splitlines()[-1].startswith("ModuleNotFoundError: deliver() needs PySpark 4.2")
-    assert "pip install 'oncebench[spark]'" in done.stderr
+    assert "pip install '.[spark]'" in done.stderr
 
 
 def test_a_job_without_the_client_of_prometheus_reads_how_to_get_it() -> None:
     done = probe("import oncebench.jobs.metrics", {"prometheus_client"})
     assert done.stderr.splitlines()[-1] == (
         "ModuleNotFoundError: oncebench.jobs.metrics: it needs the package prometheus_client. "
-        "Install it: pip install 'oncebench[metrics]'"
+        "Install it in your clone of oncebench: pip install '.[metrics]'"
     )
 
 

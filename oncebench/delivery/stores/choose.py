@@ -56,6 +56,6 @@ def _objects(text: str, scheme: str, setting: str) -> ObjectStore:
     if find_spec("obstore") is None:
         raise RefusedStart(
             f"{setting} is {text!r}, and the client of object stores is not installed. Install it: "
-            "pip install 'oncebench[s3]'"
+            "pip install '.[s3]' in your clone of oncebench"
         )
     return ObjectStore(bucket, prefix)

@@ -36,12 +36,16 @@ def refusal(rows: DataFrame, checkpoint: Path, sink: JobSink = KAFKA) -> str:
     return str(refused.value)
 
 
-@pytest.mark.parametrize(("name", "value"), [(ADAPTIVE, "true"), (LARGE_TYPES, "true")])
+@pytest.mark.parametrize(("name", "value"), [(ADAPTIVE, "true"), (ADAPTIVE, None), (LARGE_TYPES, "true")])
 def test_a_setting_of_the_session_is_refused_with_its_line(
-    spark: SparkSession, tmp_path: Path, name: str, value: str
+    spark: SparkSession, tmp_path: Path, name: str, value: str | None
 ) -> None:
+    """A job that does not set it has Spark's own default."""
     before = spark.conf.get(name)
-    spark.conf.set(name, value)
+    if value is None:
+        spark.conf.unset(name)
+    else:
+        spark.conf.set(name, value)
     try:
         said = refusal(records(spark).repartition(2, "key"), tmp_path / "checkpoint")
     finally:

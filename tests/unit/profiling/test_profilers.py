@@ -128,6 +128,6 @@ def test_a_missing_py_spy_is_reported_with_the_command_that_installs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sysconfig, "get_path", lambda _name: str(tmp_path))
-    with pytest.raises(MissingEnvironment, match=r"pip install 'oncebench\[profile\]'") as refused:
+    with pytest.raises(MissingEnvironment, match=r"pip install '\.\[profile\]'") as refused:
         Tools.find()
     assert refused.value.exit_code == ExitCode.ENVIRONMENT
