@@ -30,7 +30,10 @@ SMALL = {
 }
 # Searches of seconds: `make proofs` runs all.
 LONG = {"two-phase, no check for a newer driver", "two-phase, workers do not check for a newer generation"}
-SHORT_SOUND = {"two-phase, commits in doubt", "two-phase, slow markers"}
+SHORT_SOUND = {
+    "two-phase, commits in doubt", "two-phase, slow markers",
+    "two-phase, one worker, commits in doubt", "two-phase, one worker, slow markers",
+}  # fmt: skip
 QUICK = [each for each in (*BROKEN, *UNDEFENDED, *REDUNDANT) if each.name not in LONG]
 QUICK += [each for each in SOUND if each.name in SHORT_SOUND]
 

@@ -103,9 +103,10 @@ class PostgresTransactions:
             return True
 
     def _committed(self, left: Left) -> bool:
-        assert left.partition is not None and left.batch is not None, "a decision names it"
+        assert left.batch is not None, "a decision names it"
+        (partition,) = left.partitions
         with self._connection() as connection:
-            return tables.in_ledger(connection, self._names.sink_id, left.partition, left.batch) is not None
+            return tables.in_ledger(connection, self._names.sink_id, partition, left.batch) is not None
 
     @contextmanager
     def _connection(self) -> Iterator[psycopg.Connection]:

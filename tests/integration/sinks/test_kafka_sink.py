@@ -232,13 +232,14 @@ def test_a_task_that_is_slower_than_its_transaction_may_be_says_which_settings_h
     assert output.visible() == {}
 
 
-def test_a_worker_that_serves_two_tasks_of_every_batch_keeps_two_ids(output: Output) -> None:
+def test_the_tasks_of_a_worker_share_a_transaction_in_every_batch(output: Output) -> None:
     driver = output.driver("two-phase", 1)
     for batch in range(4):
         prepared = {p: dict(driver.prepare_writer().write(Task(batch, p), rows(f"{batch} {p}"))[0]) for p in (0, 1)}
+        assert prepared[0] == prepared[1]
         assert driver.commit(batch, prepared) == set()
     with Coordinator({"bootstrap_servers": output.servers}) as coordinator:
-        assert len(coordinator.listed(driver._names.prefix)) == 2
+        assert len(coordinator.listed(driver._names.prefix)) == 1
     wait_for_rows(output, {f"{batch} {p}": 20 for batch in range(4) for p in (0, 1)})
 
 

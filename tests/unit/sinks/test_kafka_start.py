@@ -43,6 +43,7 @@ class Cluster:
         self.texts: dict[str, str] = {}
         self.marked: list[tuple[str, bool]] = []
         self.taken: list[str] = []
+        self.ended: list[str] = []
         self.lists = 0
         self.leaders = self
 
@@ -112,6 +113,7 @@ class Cluster:
         assert commit, limit_s
         for txn in transactions:
             self.known[txn.transactional_id] = replace(txn, state="PrepareCommit")
+            self.ended.append(txn.transactional_id)
         return [EndTxnResult(Outcome.DONE, 0, doubtful=True) for _ in transactions]
 
     def read(self, group: str, _stable: bool = True) -> Noted | None:
@@ -128,11 +130,13 @@ def place(partition: int, producer_id: int = 11) -> OpenIn:
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Callable[..., KafkaSink]:
-    def started(cluster: Cluster, generation: int = 2, decided: Sequence[Mapping[str, Any]] = ()) -> KafkaSink:
+    def started(
+        cluster: Cluster, generation: int = 2, decided: Sequence[Mapping[str, Any]] = (), partitions: int = 1
+    ) -> KafkaSink:
         monkeypatch.setattr(kafka, "Coordinator", SimpleNamespace(of=lambda _client: cluster))
         monkeypatch.setattr(KafkaSink, "_check_topics", lambda _self, _guarantee: None)
         monkeypatch.setattr(KafkaSink, "_check_timeout", lambda _self: None)
-        sink = KafkaSink("out", "it", 1, {"bootstrap.servers": "127.0.0.1:9", "log_level": 0}, 60_000, "")
+        sink = KafkaSink("out", "it", partitions, {"bootstrap.servers": "127.0.0.1:9", "log_level": 0}, 60_000, "")
         sink._offsets = cast("Any", cluster)
         sink.start(TWO_PHASE, generation, decided)
         return sink
@@ -348,6 +352,28 @@ def test_a_start_waits_for_the_marker_of_a_finished_batch_and_spares_one_that_is
     sink = driver(cluster, decided=[{**prepared, "batch": 8, "partition": 0, "finished": finished}])
     assert sink.marks() == {0: Mark(newest, 0, None)}
     assert cluster.taken == ([OLD] if finished else [])
+
+
+def test_one_marker_shows_that_a_shared_transaction_is_committed(driver: Callable[..., KafkaSink]) -> None:
+    """The other marker is still on its way, and the id has begun the next transaction."""
+    cluster = Cluster({OLD: Transaction(OLD, 11, 3, "Ongoing")}, set(), set())
+    cluster.numbers = {"it.marker.0": 8 + 1, "it.marker.1": 7 + 1}
+    cluster.texts = dict.fromkeys(cluster.numbers, "{}")
+    prepared = {"transactional_id": OLD, "producer_id": 11, "epoch": 3}
+    sink = driver(cluster, decided=[{**prepared, "batch": 8, "partition": p} for p in (0, 1)], partitions=2)
+    assert cluster.taken == [OLD], "an undecided transaction"
+    assert sink.commit(8, dict.fromkeys((0, 1), prepared)) == set()
+    assert cluster.ended == []
+
+
+def test_a_shared_transaction_is_ended_once(driver: Callable[..., KafkaSink]) -> None:
+    cluster = Cluster({}, set(), set())
+    sink = driver(cluster, partitions=3)
+    shared = {"transactional_id": OWN, "producer_id": 12, "epoch": 0}
+    other = {"transactional_id": "it.txn.g2.7.c", "producer_id": 13, "epoch": 0}
+    cluster.known = {entry["transactional_id"]: Transaction(**entry, state="Ongoing") for entry in (shared, other)}  # type: ignore[arg-type, index, misc]
+    assert sink.commit(8, {0: shared, 1: other, 2: shared}) == set()
+    assert cluster.ended == [OWN, "it.txn.g2.7.c"]
 
 
 def test_no_marker_is_made_under_a_decided_transaction_that_may_be_open(driver: Callable[..., KafkaSink]) -> None:
