@@ -55,7 +55,7 @@ def begin(world: World, asked: Id, batch: int) -> tuple[str, World]:
 
 
 def write(world: World, asked: Id, partition: int, halves: int, marked: bool) -> World | None:
-    """Adds rows (and the marker) of a partition to the open transaction; returns None if none is open."""
+    """Adds rows and marker of a partition to the open transaction; returns None if none is open."""
     txn = find(world, asked)
     if txn is None or txn.id != asked or txn.state != ONGOING:
         return None
