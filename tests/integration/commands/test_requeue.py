@@ -5,19 +5,21 @@ It reports the records that it leaves.
 
 from __future__ import annotations
 
-import os
 import subprocess
 from contextlib import closing
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Producer, TopicPartition
 
+from oncebench.cli import cli
 from oncebench.delivery.copies import requeue
 from oncebench.delivery.copies.letters import Selection, group_of
 from oncebench.delivery.copies.requeue import MOST_IN_TRANSACTION, Requeue
 from oncebench.delivery.errors import DeliveryFailed
 from oncebench.delivery.quarantine import Quarantine
+from oncebench.errors import ExitCode, UserError
 from oncebench.servers.kafka.broker import KafkaBroker
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.reader import Rows
@@ -82,12 +84,14 @@ class World:
     def requeue(self, *words: str) -> tuple[int, str, str]:
         """Exit code, stdout and stderr."""
         places = ["--bootstrap-servers", self.kafka.bootstrap_servers, "--quarantine", self.bad]
-        done = subprocess.run(
-            [*COMMAND, "requeue", *places, *words],
-            capture_output=True, text=True, timeout=120, check=False, env=dict(os.environ),
-        )  # fmt: skip
-        assert "Traceback" not in done.stderr, done.stderr
-        return done.returncode, done.stdout, done.stderr
+        result = CliRunner().invoke(cli, ["requeue", *places, *words])
+        if isinstance(result.exception, UserError):
+            return result.exception.exit_code, result.stdout, f"{result.stderr}{result.exception}"
+        if isinstance(result.exception, DeliveryFailed):  # `main` makes this exit code of it
+            return int(ExitCode.ERROR), result.stdout, f"{result.stderr}{result.exception}"
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result.exit_code, result.stdout, result.stderr
 
 
 def numbered(count: int, **more: Any) -> list[dict[str, Any]]:
@@ -275,9 +279,9 @@ def test_a_call_that_dies_early_takes_no_marks_back(kafka: KafkaBroker, monkeypa
         transaction(*arguments)
         raise DeliveryFailed("dies")
 
-    monkeypatch.setattr(requeue, "MOST_IN_TRANSACTION", 1)
-    monkeypatch.setattr(Requeue, "_transaction", dies_after_one)
-    with Requeue(world.client, Selection(world.bad, group_of(world.bad))) as call:
+    with monkeypatch.context() as dying, Requeue(world.client, Selection(world.bad, group_of(world.bad))) as call:
+        dying.setattr(requeue, "MOST_IN_TRANSACTION", 1)
+        dying.setattr(Requeue, "_transaction", dies_after_one)
         call.look()
         with pytest.raises(DeliveryFailed, match="dies"):
             call.send()

@@ -78,7 +78,13 @@ def test_every_type_of_postgres_is_tried() -> None:
     assert {kind.typeName().partition("(")[0] for kind, _, _ in FLAT.values()} == set(SQL_TYPES)
 
 
-@pytest.mark.parametrize("variant", POSTGRES)
+# The other variants write by the same COPY as `two-phase`, or by Spark's own writer.
+OTHERS = [each for each in POSTGRES if each not in ("two-phase", "upsert")]
+
+
+@pytest.mark.parametrize(
+    "variant", [pytest.param(each, marks=pytest.mark.slow if each in OTHERS else ()) for each in POSTGRES]
+)
 def test_postgres_stores_every_type_that_it_names(make: Make, server: PostgresServer, variant: str) -> None:
     output = make("postgres", variant, FLAT)
     written(output, FLAT)
