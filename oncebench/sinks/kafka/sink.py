@@ -174,7 +174,7 @@ class KafkaSink(Sink):
         # One marker shows the commit of a transaction that tasks share: its other markers come.
         self._done = {name for name, each in zip(named_by, decided, strict=True) if not undone(marks, each)}
         open_ = [each for name, each in zip(named_by, decided, strict=True) if name not in self._done]
-        self._undone = {int(prepared["partition"]) for prepared in open_}
+        self._undone = {int(prepared["partition"]) for prepared in decided if undone(marks, prepared)}
         named = {str(prepared["transactional_id"]) for prepared in open_}
         self._fence(self._ids_to_fence(fenced_before(self._offsets, self._names) if follows else 0) - named)
         note_fenced(self._offsets, self._names, generation - 1)
@@ -263,7 +263,8 @@ class KafkaSink(Sink):
         lost: set[int] = set()
         if unclear:
             marks = self._read_marks_of_unclear(batch, unclear)
-            lost = {p for p in unclear if not is_committed(marks, p, batch)}
+            committed = {by_partition[p] for p in unclear if is_committed(marks, p, batch)}
+            lost = {p for p in unclear if by_partition[p] not in committed}
             _log.warning("batch %d: transactions of partitions %s had ended before; lost: %s", batch, unclear, lost)
         for transaction, answer in answer_of.items():
             if answer.outcome is Outcome.DONE and not answer.doubtful:

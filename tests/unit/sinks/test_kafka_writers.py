@@ -213,6 +213,21 @@ def test_a_transactional_producer_that_saw_an_error_is_never_used_again(
     assert len(Begins.made) == 2
 
 
+@pytest.mark.parametrize(("open_for_s", "shared"), [(0.0, True), (29.0, True), (31.0, False)])
+def test_a_transaction_is_shared_until_half_of_its_time_out(
+    monkeypatch: pytest.MonkeyPatch, open_for_s: float, shared: bool
+) -> None:
+    """A batch that takes longer than the time-out would otherwise lose all its rows again and again."""
+    names = Names("s", 1, "out")
+    one = SimpleNamespace(
+        name="id", sound=True, open_batch=7, used_at=time.monotonic(), open_for_s=lambda: open_for_s, look=lambda: None
+    )
+    monkeypatch.setattr(writers, "_producers", {names.own_prefix: [one]})
+    writer = TransactionalWriter({}, names, 60_000, commits=False, ended={}, retired=frozenset())
+    assert writer._sharing(7) is (one if shared else None)
+    assert writer._sharing(8) is None
+
+
 class Failed(Recorded):
     """A client that may send nothing: it fails for good, and reports rows only because of that."""
 

@@ -6,7 +6,9 @@ error is never used again: its id is left to be fenced, and the next producer ha
 transactional id has one producer id and one epoch.
 
 Under two-phase, the tasks of a batch that one worker runs share its transaction, as the driver commits all of them
-after the last task. The price of a batch then depends on the number of workers, and less on that of partitions.
+after the last task. The price of a batch then depends on the number of workers, and less on that of partitions. It
+takes a task's rows for whole, so it needs that Spark runs no task twice (`partition_of_first_attempt`, and
+`spark.stage.maxConsecutiveAttempts`).
 """
 
 from __future__ import annotations
@@ -42,6 +44,9 @@ from oncebench.sinks.kafka.rows.transactional import TRANSACTION_LIMIT_S, Transa
 MARK_LIMIT_S = 60.0
 # How often a wait for a marker looks at its producer.
 LOOK_S = 1.0
+# A task shares a transaction that has been open for less than this part of its time-out. A batch may last longer than
+# the time-out: it then loses its first transactions but not its last ones, and a replay writes only the lost ones.
+SHARED_PART = 0.5
 
 _log = logging.getLogger(__name__)
 
@@ -226,9 +231,10 @@ class TransactionalWriter:
             return transactional, first, (time.perf_counter() - waited) * 1000
 
     def _sharing(self, batch: int) -> TransactionalProducer | None:
-        """Returns the producer whose open transaction has rows of this batch; None if there is none."""
-        mine = _producers.get(self.names.own_prefix, ())
-        return next((each for each in mine if each.open_batch == batch and self._is_usable(each, batch)), None)
+        """Returns a producer whose open transaction has rows of this batch, or None."""
+        limit_s = self.timeout_ms / 1000 * SHARED_PART
+        open_ = (each for each in _producers.get(self.names.own_prefix, ()) if each.open_batch == batch)
+        return next((each for each in open_ if each.open_for_s() < limit_s and self._is_usable(each, batch)), None)
 
     def _producer(self, batch: int) -> TransactionalProducer:
         """Returns a producer without a transaction."""
