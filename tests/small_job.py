@@ -36,6 +36,7 @@ from oncebench.jobs.checkpoint import last_batch, open_batch
 from oncebench.jobs.output import OutputChecks, Target
 from oncebench.jobs.start import identity_of, start_sink
 from oncebench.sinks.files.formats import LINE
+from oncebench.sinks.kafka.rows import writers
 from oncebench.sinks.registry import SINKS
 
 PARTITIONS, ROWS = 2, 3
@@ -52,6 +53,7 @@ class SmallJob:
         die_at: the failpoint at which it kills itself.
         wait_at: the failpoint at which it prints WAITING and waits for a line.
         width: characters of each key.
+        workers: the number of workers among which the partitions are divided.
     """
 
     sink: str
@@ -65,6 +67,7 @@ class SmallJob:
     die_at: str = ""
     wait_at: str = ""
     width: int = 0
+    workers: int = PARTITIONS
 
     def words(self) -> list[str]:
         return [*COMMAND, json.dumps(asdict(self))]
@@ -104,6 +107,8 @@ class SmallBatch:
     job: SmallJob
     id: int
     dropped: Collection[int] = ()
+    # Kafka's writers keep their producers in their process. This process stands for several.
+    producers: list[dict[str, Any]] = field(default_factory=lambda: [{} for _ in range(PARTITIONS)])
 
     def failpoint(self, point: str) -> None:
         if point == self.job.die_at:
@@ -124,6 +129,7 @@ class SmallBatch:
 
     def write(self, writer: Writer, partition: int) -> Written:
         task = Task(self.id, partition, InLastTask((), Path("/dev/null"), None, of=self), cast("Any", None))
+        writers._producers = self.producers[partition % self.job.workers]
         prepared, _ = writer.write(task, task.take(iter([self.rows(partition)])))
         return Written(partition, task.rows, task.digest, prepared)
 

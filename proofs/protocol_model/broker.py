@@ -41,7 +41,7 @@ def make(world: World, fresh: Id) -> World:
     return world._replace(txns=tuple(sorted((*world.txns, Txn(fresh)))))
 
 
-def begin(world: World, asked: Id, batch: int, partition: int, marked: bool) -> tuple[str, World]:
+def begin(world: World, asked: Id, batch: int) -> tuple[str, World]:
     """Handles the first request of a transaction.
 
     Answers DONE, ELSEWHERE (the producer is fenced) or BUSY (its last commit is not finished).
@@ -51,15 +51,17 @@ def begin(world: World, asked: Id, batch: int, partition: int, marked: bool) -> 
         return ELSEWHERE, world
     if txn.state == COMMITTING:
         return BUSY, world
-    return DONE, _with(world, txn, Txn(asked, ONGOING, batch, partition, 0, marked))
+    return DONE, _with(world, txn, Txn(asked, ONGOING, batch))
 
 
-def write(world: World, asked: Id, halves: int, marked: bool) -> World | None:
-    """Adds rows (and the marker) to the open transaction; returns None if none is open."""
+def write(world: World, asked: Id, partition: int, halves: int, marked: bool) -> World | None:
+    """Adds rows and marker of a partition to the open transaction; returns None if none is open."""
     txn = find(world, asked)
     if txn is None or txn.id != asked or txn.state != ONGOING:
         return None
-    return _with(world, txn, txn._replace(halves=halves, marked=txn.marked or marked))
+    rows = tuple(halves if at == partition else each for at, each in enumerate(txn.halves))
+    markers = tuple(each or (marked and at == partition) for at, each in enumerate(txn.marked))
+    return _with(world, txn, txn._replace(halves=rows, marked=markers))
 
 
 def end(world: World, asked: Id, setting: Setting) -> tuple[str, World]:
@@ -77,14 +79,16 @@ def end(world: World, asked: Id, setting: Setting) -> tuple[str, World]:
 
 
 def write_markers(world: World, txn: Txn) -> World:
-    """Makes a commit's rows and marker visible together.
+    """Makes a commit's rows and markers visible together.
 
     A group keeps the marker that was written last; the newer batch number wins here.
     """
-    visible = made_visible(world.visible, txn.batch, txn.partition, range(txn.halves))
-    marks = world.marks
-    if txn.marked:
-        marks = tuple(max(mark, txn.batch) if at == txn.partition else mark for at, mark in enumerate(marks))
+    visible = world.visible
+    for partition, halves in enumerate(txn.halves):
+        visible = made_visible(visible, txn.batch, partition, range(halves))
+    marks = tuple(
+        max(mark, txn.batch) if marked else mark for mark, marked in zip(world.marks, txn.marked, strict=True)
+    )
     return _with(world._replace(visible=visible, marks=marks), txn, Txn(txn.id, COMMITTED))
 
 
@@ -108,7 +112,7 @@ def time_out(world: World, txn: Txn) -> World:
 
 def unstable(world: World, partition: int) -> bool:
     """Whether a stable read waits: an open transaction holds a marker of this partition."""
-    return any(txn.marked and txn.partition == partition and txn.state in (ONGOING, COMMITTING) for txn in world.txns)
+    return any(txn.marked[partition] and txn.state in (ONGOING, COMMITTING) for txn in world.txns)
 
 
 def _next(at: Id) -> Id:

@@ -1,11 +1,11 @@
-"""Two-phase commit in the driver: decision, EndTxn per partition, lost partitions.
+"""Two-phase commit in the driver: decision, EndTxn per transaction, lost partitions.
 
 The code is `KafkaSink.commit`.
 
 Promise: between the last task and `after-commit` these are the steps of the code, and a driver can die at each:
 
 1. check that no newer driver exists, write the decision, check again;
-2. send an EndTxn per partition, in any order;
+2. send an EndTxn per transaction, in any order; tasks of one worker share a transaction;
 3. read the markers where an answer leaves the outcome open;
 4. fence the ids in doubt.
 
@@ -16,6 +16,7 @@ writes the partition again under a further decision.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from proofs.protocol_model import broker, tasks
 from proofs.protocol_model.setting import Setting
@@ -90,7 +91,7 @@ def _end(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:
             late = tuple(sorted((*world.late, ending.prepared.id)))
             lost = world._replace(late=late, unanswered=world.unanswered - 1)
             if setting.defences.awaits_answer:
-                doubted = driver._replace(ending=_with(driver, at, ending._replace(doubtful=True)))
+                doubted = driver._replace(ending=_with(driver, at, doubtful=True))
                 yield _to(lost, driver, doubted, f"{text}, no answer", world)
             else:
                 yield _answered(lost, driver, at, broker.DONE, f"{text}, no answer, taken as", world)
@@ -103,7 +104,7 @@ def _end(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:
 
 
 def _answered(world: World, driver: Driver, at: int, answer: str, text: str, was: World) -> Move:
-    answered = _with(driver, at, driver.ending[at]._replace(answer=answer))
+    answered = _with(driver, at, answer=answer)
     point = "mid-commit" if any(not each.answer for each in answered) else "ended"
     return _to(world, driver, driver._replace(at=point, ending=answered), f"{text} {answer}; {point}", was)
 
@@ -154,8 +155,10 @@ def _after_end(producer: Producer | None, ended: Iterable[object], retired: Iter
     return producer._replace(ended=True) if producer.id in ended else producer
 
 
-def _with(driver: Driver, at: int, ending: Ending) -> tuple[Ending, ...]:
-    return (*driver.ending[:at], ending, *driver.ending[at + 1 :])
+def _with(driver: Driver, at: int, **changes: Any) -> tuple[Ending, ...]:
+    """The endings after a change of one, and of all that have the same transaction."""
+    asked = driver.ending[at].prepared.id
+    return tuple(each._replace(**changes) if each.prepared.id == asked else each for each in driver.ending)
 
 
 def _to(world: World, driver: Driver, after: Driver, text: str, was: World | None = None) -> Move:

@@ -54,7 +54,9 @@ def _fails(world: World, driver: Driver, partition: int, setting: Setting) -> bo
     """Whether a task's next step ends its driver, whenever the task takes that step."""
     at = driver.tasks[partition]
     producer = driver.producers[tasks.slot(driver, partition)]
-    if at == "waiting" and (producer is None or (producer.open and not producer.ended)):
+    if at == "waiting" and (producer is None or (producer.batch >= 0 and not producer.ended)):
+        if producer is not None and tasks.shares(producer, driver, setting):
+            return _fenced(world, producer)
         return _sees_newer(world, driver, setting)
     if at == "made" and _sees_newer(world, driver, setting):
         return True

@@ -36,7 +36,7 @@ def natural(world: World, setting: Setting) -> Iterator[Move]:
         starting = startup.steps(world, driver, setting)
         yield from delivery.steps(world, driver, setting) if starting is None else starting
     if not _has_newest(world) and world.commits < setting.bounds.batches:
-        yield f"driver {world.generation + 1} is started", startup.take_over(world)
+        yield f"driver {world.generation + 1} is started", startup.take_over(world, setting)
     for txn in world.txns:
         if txn.state == COMMITTING:
             yield f"the commit of {id_name(txn.id)} becomes visible", broker.write_markers(world, txn)
@@ -50,7 +50,7 @@ def harmful(world: World, setting: Setting) -> Iterator[Move]:
             yield text, world._replace(kills=world.kills - 1, drivers=without(world, driver))
     if world.zombies and _has_newest(world) and world.commits < setting.bounds.batches:
         text = f"ZOMBIE: driver {world.generation} is presumed dead at {_where(world.drivers[-1])}, another is started"
-        yield text, startup.take_over(world._replace(zombies=world.zombies - 1))
+        yield text, startup.take_over(world._replace(zombies=world.zombies - 1), setting)
     if world.timeouts:
         for txn in world.txns:
             if txn.state == ONGOING:

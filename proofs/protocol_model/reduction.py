@@ -19,7 +19,7 @@ from __future__ import annotations
 from proofs.protocol_model.inert import is_inert
 from proofs.protocol_model.setting import Setting
 from proofs.protocol_model.symmetry import Key, key
-from proofs.protocol_model.world import COMMITTING, ONGOING, Prepared, World
+from proofs.protocol_model.world import COMMITTING, ONGOING, PARTITIONS, Prepared, World
 
 
 def reduced(world: World, setting: Setting) -> World:
@@ -43,7 +43,7 @@ def reduced(world: World, setting: Setting) -> World:
         if named_by in living or named_by in named:
             txns.append(txn)
         elif txn.state == ONGOING:
-            txns.append(txn._replace(batch=-1, halves=0))
+            txns.append(txn._replace(batch=-1, halves=(0,) * PARTITIONS))
         elif txn.state == COMMITTING:
             txns.append(txn)
     published = world.published

@@ -91,11 +91,16 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Setting:
-    """One search: protocol, defences, bounds."""
+    """One search: protocol, defences, bounds.
+
+    Attributes:
+        workers: among which the tasks of a batch are divided. One worker runs them one after the other.
+    """
 
     protocol: str
     defences: Defences = Defences()
     bounds: Bounds = Bounds()
+    workers: int = 2
 
     @property
     def transactional(self) -> bool:

@@ -26,10 +26,11 @@ from proofs.protocol_model.world import PARTITIONS, Driver, Id, World, replaced,
 Move = tuple[str, World]
 
 
-def take_over(world: World) -> World:
+def take_over(world: World, setting: Setting) -> World:
     """A new driver takes the next generation; a driver that is still alive becomes a zombie."""
     newest = world.generation + 1
-    return world._replace(generation=newest, drivers=(*world.drivers, Driver(newest, "started")))
+    fresh = Driver(newest, "started", producers=(None,) * setting.workers)
+    return world._replace(generation=newest, drivers=(*world.drivers, fresh))
 
 
 def superseded(world: World, driver: Driver, setting: Setting) -> bool:
@@ -83,7 +84,8 @@ def _publish(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:
 def _read_marks(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:
     """Reads the markers without waiting. Decided transactions without a marker are kept."""
     seen = world.marks if setting.defences.marker else (-1,) * PARTITIONS
-    open_ = [entry for entry in driver.keep if seen[entry.partition] < driver.keep_batch]
+    marked = {entry.id for entry in driver.keep if seen[entry.partition] >= driver.keep_batch}
+    open_ = [entry for entry in driver.keep if entry.id not in marked]
     done = tuple(entry.id for entry in driver.keep if entry not in open_)
     spared = open_ if setting.defences.fences_finished else list(driver.keep)
     kept = tuple(entry for entry in spared if setting.defences.spares_decided)

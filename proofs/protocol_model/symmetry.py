@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from proofs.protocol_model.world import HALVES, PARTITIONS, Driver, Ending, Id, Prepared, Producer, Txn, World
 
 Key = tuple[int, int]
-_OTHER = (1, 0, -1)  # by partition, the other one; -1 ("none") stays -1
+_OTHER = (1, 0)  # by partition, the other one
 
 
 def canonical(world: World) -> World:
@@ -43,7 +43,7 @@ def mirrored(world: World) -> World:
             for at in range(0, len(visible), size)
             for count in (*visible[at + HALVES : at + size], *visible[at : at + HALVES])
         ),
-        txns=tuple(Txn(txn.id, txn.state, txn.batch, _OTHER[txn.partition], *txn[4:]) for txn in world.txns),
+        txns=tuple(txn._replace(halves=txn.halves[::-1], marked=txn.marked[::-1]) for txn in world.txns),
         drivers=tuple(_mirrored(driver) for driver in world.drivers),
     )
 

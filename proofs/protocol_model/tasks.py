@@ -1,8 +1,9 @@
 """The tasks of a batch, and their workers (`oncebench/sinks/kafka/rows/writers.py`).
 
-Promise: the steps of a batch's tasks interleave in any order. A worker's producer is used from batch to batch with one
-id and epoch. In the next batch each partition moves to the other worker. A failed task ends its driver, because there
-are no retries. At `mid-write` the transaction holds half of a partition's rows, at `before-prepare` all of them.
+Promise: the steps of a batch's tasks interleave in any order. A single worker runs them one after the other, in any
+order; under two-phase they then share a transaction. A worker's producer is used from batch to batch with one id and
+epoch. In the next batch each partition moves to the other worker. A failed task ends its driver, because there are no
+retries. At `mid-write` the transaction holds half of a partition's rows, at `before-prepare` all of them.
 Without transactions the same rows are visible at these points.
 """
 
@@ -32,16 +33,26 @@ def finished(driver: Driver, setting: Setting) -> bool:
 
 def slot(driver: Driver, partition: int) -> int:
     """The worker that runs a partition's task."""
-    return (partition + driver.batch) % PARTITIONS
+    return (partition + driver.batch) % len(driver.producers)
 
 
 def steps(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:
     """The possible next steps of all tasks of the batch."""
     for partition in range(PARTITIONS):
+        if not _is_free(driver, partition, setting):
+            continue
         if setting.transactional:
             yield from _transactional(world, driver, partition, setting)
         else:
             yield from _append(world, driver, partition)
+
+
+def _is_free(driver: Driver, partition: int, setting: Setting) -> bool:
+    """Whether the worker of a task runs no other one."""
+    mine = slot(driver, partition)
+    others = (at for at in range(PARTITIONS) if at != partition and slot(driver, at) == mine)
+    idle = (WAITING, DRAINED, COMMITTED if setting.protocol == IDEMPOTENT else "after-prepare")
+    return driver.tasks[partition] != WAITING or all(driver.tasks[at] in idle for at in others)
 
 
 def _append(world: World, driver: Driver, partition: int) -> Iterator[Move]:
@@ -72,9 +83,9 @@ def _transactional(world: World, driver: Driver, partition: int, setting: Settin
     elif at == "checked":
         yield from _begun(world, driver, partition, setting)
     elif at == "begun":
-        yield _write(world, driver, partition, "mid-write", 1, False)
+        yield _write(world, driver, partition, "mid-write", 1)
     elif at == "mid-write":
-        yield _write(world, driver, partition, "before-prepare", HALVES, False)
+        yield _write(world, driver, partition, "before-prepare", HALVES)
     elif at == "before-prepare":
         marked = setting.protocol == IDEMPOTENT and setting.defences.marker
         yield _write(world, driver, partition, "after-prepare", HALVES, marked)
@@ -85,14 +96,17 @@ def _transactional(world: World, driver: Driver, partition: int, setting: Settin
 def _begin(world: World, driver: Driver, partition: int, setting: Setting) -> Iterator[Move]:
     """Takes the worker's producer, or makes a new one where the old one must not be used again."""
     producer = driver.producers[slot(driver, partition)]
-    if producer is None or (producer.open and not producer.ended):
+    if producer is not None and shares(producer, driver, setting):
+        yield _write(world, driver, partition, "begun", 0, setting.defences.marker)
+        return
+    if producer is None or (producer.batch >= 0 and not producer.ended):
         fresh = Id(driver.generation, driver.made, 0)
         producers = _with(driver, partition, Producer(fresh))
         after = driver._replace(tasks=_at(driver, partition, "made"), producers=producers, made=driver.made + 1)
         text = f"{_task(driver, partition)} makes a producer, {id_name(fresh)}"
         yield text, broker.make(world, fresh)._replace(drivers=replaced(world, driver, after))
         return
-    if not producer.open:
+    if producer.batch < 0:
         yield from _begun(world, driver, partition, setting)
         return
     # The client library still sees its last transaction as open. It commits again; the answer is "done".
@@ -108,26 +122,33 @@ def _begin(world: World, driver: Driver, partition: int, setting: Setting) -> It
                 yield f"{text}; its client sent the last EndTxn twice", begun
 
 
+def shares(producer: Producer, driver: Driver, setting: Setting) -> bool:
+    """Whether the next task of a worker writes into the transaction of an earlier one."""
+    return setting.protocol == TWO_PHASE and not producer.ended and producer.batch == driver.batch
+
+
 def _begun(world: World, driver: Driver, partition: int, setting: Setting) -> Iterator[Move]:
     producer = driver.producers[slot(driver, partition)]
     assert producer is not None, "the task has made it"
     marked = setting.protocol == TWO_PHASE and setting.defences.marker
-    answer, begun = broker.begin(world, producer.id, driver.batch, partition, marked)
+    answer, begun = broker.begin(world, producer.id, driver.batch)
     if answer == broker.BUSY:
         return
     if answer == broker.ELSEWHERE:
         yield dies(world, driver, f"{id_name(producer.id)} is fenced")
         return
-    producers = _with(driver, partition, Producer(producer.id, open=True))
+    if marked:
+        begun = broker.write(begun, producer.id, partition, 0, marked) or begun
+    producers = _with(driver, partition, Producer(producer.id, driver.batch))
     after = driver._replace(tasks=_at(driver, partition, "begun"), producers=producers)
     text = f"{_task(driver, partition)} begins a transaction with {id_name(producer.id)}"
     yield text, begun._replace(drivers=replaced(world, driver, after))
 
 
-def _write(world: World, driver: Driver, partition: int, point: str, halves: int, marked: bool) -> Move:
+def _write(world: World, driver: Driver, partition: int, point: str, halves: int, marked: bool = False) -> Move:
     producer = driver.producers[slot(driver, partition)]
     assert producer is not None, "the task has begun with it"
-    written = broker.write(world, producer.id, halves, marked)
+    written = broker.write(world, producer.id, partition, halves, marked)
     if written is None:
         return dies(world, driver, f"{id_name(producer.id)} has no open transaction")
     after = driver._replace(tasks=_at(driver, partition, point))

@@ -35,8 +35,10 @@ class Variant:
     expected: str | None = None
 
 
-def _one(name: str, protocol: str, bounds: Bounds, expected: str | None = None, **left_out: bool) -> Variant:
-    return Variant(name, Setting(protocol, Defences(**left_out), bounds), expected)
+def _one(
+    name: str, protocol: str, bounds: Bounds, expected: str | None = None, workers: int = 2, **left_out: bool
+) -> Variant:
+    return Variant(name, Setting(protocol, Defences(**left_out), bounds, workers), expected)
 
 
 KILLED, SUCCEEDED = Bounds(2, kills=1, zombies=0), Bounds(2, kills=0, zombies=1)
@@ -55,6 +57,10 @@ SOUND = (
     _one("two-phase, outages", TWO_PHASE, Bounds(2, 2, 0, timeouts=2)),
     _one("two-phase, commits in doubt", TWO_PHASE, Bounds(2, 1, 0, timeouts=1, unanswered=1)),
     _one("two-phase, slow markers", TWO_PHASE, Bounds(2, 0, 1, slow_markers=True)),
+    _one("two-phase, one worker", TWO_PHASE, FULL, workers=1),
+    _one("two-phase, one worker, outages", TWO_PHASE, Bounds(2, 2, 0, timeouts=2), workers=1),
+    _one("two-phase, one worker, commits in doubt", TWO_PHASE, Bounds(2, 1, 0, timeouts=1, unanswered=1), workers=1),
+    _one("two-phase, one worker, slow markers", TWO_PHASE, Bounds(2, 0, 1, slow_markers=True), workers=1),
 )
 BROKEN = (
     _one("at-most-once, claimed after the write", AT_MOST_ONCE, KILLED, DUP, claim_first=False),
@@ -84,6 +90,8 @@ BROKEN = (
     _one("two-phase, a newer driver's decision is finished", TWO_PHASE, SUCCEEDED, DUP, refuses_newer=False),
     _one("two-phase, lost transactions are dropped", TWO_PHASE, OUTAGE, LOSS, rewrites=False),
     _one("two-phase, ids in doubt are used again", TWO_PHASE, DOUBTED, DUP, retires=False),
+    _one("two-phase, one worker, no marker", TWO_PHASE, DOUBTED, DUP, workers=1, marker=False),
+    _one("two-phase, one worker, ids in doubt are used again", TWO_PHASE, DOUBTED, DUP, workers=1, retires=False),
 )
 UNDEFENDED = (
     _one("two-phase, a worker's EndTxn is sent twice", TWO_PHASE, Bounds(2, 1, 0, resent=1), DUP),

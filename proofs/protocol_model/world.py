@@ -26,14 +26,16 @@ class Id(NamedTuple):
 
 
 class Txn(NamedTuple):
-    """The coordinator's entry of a transactional id and its newest transaction."""
+    """The coordinator's entry of a transactional id and its newest transaction.
+
+    `halves` and `marked` are by partition, because the tasks of a worker can share a transaction.
+    """
 
     id: Id
     state: str = EMPTY
     batch: int = -1
-    partition: int = -1
-    halves: int = 0
-    marked: bool = False
+    halves: tuple[int, ...] = (0,) * PARTITIONS
+    marked: tuple[bool, ...] = (False,) * PARTITIONS
 
 
 class Prepared(NamedTuple):
@@ -44,10 +46,13 @@ class Prepared(NamedTuple):
 
 
 class Producer(NamedTuple):
-    """A worker's producer, and whether the worker has learned that its last transaction ended."""
+    """A worker's producer.
+
+    `batch` is that of its open transaction, or -1. `ended`: the worker has learned that this transaction ended.
+    """
 
     id: Id
-    open: bool = False
+    batch: int = -1
     ended: bool = False
 
 

@@ -30,7 +30,10 @@ SMALL = {
 }
 # Searches of seconds: `make proofs` runs all.
 LONG = {"two-phase, no check for a newer driver", "two-phase, workers do not check for a newer generation"}
-SHORT_SOUND = {"two-phase, commits in doubt", "two-phase, slow markers"}
+SHORT_SOUND = {
+    "two-phase, commits in doubt", "two-phase, slow markers",
+    "two-phase, one worker, commits in doubt", "two-phase, one worker, slow markers",
+}  # fmt: skip
 QUICK = [each for each in (*BROKEN, *UNDEFENDED, *REDUNDANT) if each.name not in LONG]
 QUICK += [each for each in SOUND if each.name in SHORT_SOUND]
 
@@ -68,11 +71,11 @@ def until(world: World, point: str, setting: Setting) -> World:
     return world
 
 
-@pytest.mark.parametrize("protocol", [TWO_PHASE, IDEMPOTENT, AT_MOST_ONCE])
-def test_the_reduced_search_finds_what_the_full_search_finds(protocol: str) -> None:
+@pytest.mark.parametrize(("protocol", "workers"), [(TWO_PHASE, 2), (TWO_PHASE, 1), (IDEMPOTENT, 2), (AT_MOST_ONCE, 2)])
+def test_the_reduced_search_finds_what_the_full_search_finds(protocol: str, workers: int) -> None:
     """One world may stand for many; the full search visits every world."""
     for defences in ({}, {"marker": False, "claim_first": False, "decision": False}):
-        setting = Setting(protocol, bounds=Bounds(1, kills=1, zombies=0))
+        setting = Setting(protocol, bounds=Bounds(1, kills=1, zombies=0), workers=workers)
         setting = replace(setting, defences=replace(setting.defences, **defences))
         short, long = search(setting), search(setting, reduce=lambda world, _: world, rename=lambda world: world)
         assert short.anomaly == long.anomaly
@@ -81,10 +84,10 @@ def test_the_reduced_search_finds_what_the_full_search_finds(protocol: str) -> N
         assert short.worlds <= long.worlds
 
 
-@pytest.mark.parametrize("protocol", SMALL)
-def test_steps_do_not_depend_on_names_of_partitions_and_ids(protocol: str) -> None:
+@pytest.mark.parametrize(("protocol", "workers"), [*((each, 2) for each in SMALL), (TWO_PHASE, 1)])
+def test_steps_do_not_depend_on_names_of_partitions_and_ids(protocol: str, workers: int) -> None:
     """A step that preferred a partition or the lower id would hide its other choice."""
-    killed = Setting(protocol, bounds=Bounds(2, kills=1, zombies=0))
+    killed = Setting(protocol, bounds=Bounds(2, kills=1, zombies=0), workers=workers)
     doubt = replace(killed, bounds=Bounds(1, kills=0, zombies=0, timeouts=1, unanswered=1))
     zombie = replace(killed, bounds=Bounds(1, kills=0, zombies=1))
     running = until(first_world(zombie), "running", zombie)

@@ -30,7 +30,7 @@ from oncebench.jobs.transactions import DONE, Ended, LeftOpen, Owner, owner_of_c
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.servers.kafka.external import external
 
-_HEADINGS = ("transaction", "batch", "partition", "generation", "state", "age", "expires in", "decision", "outcome")
+_HEADINGS = ("transaction", "batch", "partitions", "generation", "state", "age", "expires in", "decision", "outcome")
 _UNKNOWN = "-"
 
 
@@ -240,7 +240,7 @@ def _fields(judged: Judged, now: float) -> dict[str, Any]:
     return {
         "transaction": left.name,
         "batch": left.batch,
-        "partition": left.partition,
+        "partitions": left.partitions or None,
         "generation": left.generation,
         "state": left.state,
         "age_s": None if left.began_at is None else round(now - left.began_at, 1),
@@ -252,4 +252,6 @@ def _fields(judged: Judged, now: float) -> dict[str, Any]:
 def _text(value: object) -> str:
     if value is None:
         return _UNKNOWN
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
     return f"{value:.0f} s" if isinstance(value, float) else str(value)

@@ -13,6 +13,7 @@ that it names, and not for a later one under the same name: Kafka's producers us
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -92,13 +93,12 @@ def judge(
         marks: the committed markers, read after `found`. A partition without one counts as committed.
         name_of: see `Transactions`.
     """
-    named = [_Named.of(entry) for entry in decided or ()]
-    awaited = [each for each in named if each.may_be_open(marks)]
+    awaited = [each for each in _by_transaction(decided or ()) if each.may_be_open(marks)]
     judged = [_judged(left, None if decided is None else awaited) for left in found]
     there = [left.prepared for left in found]
-    missing = [each for each in awaited if each.prepared not in there and each.partition in marks and not each.finished]
+    missing = [each for each in awaited if each.prepared not in there and each.is_lost(marks)]
     return judged + [
-        Judged(Left(name_of(each.prepared), LOST, each.prepared, each.batch, each.partition), Decision.COMMIT)
+        Judged(Left(name_of(each.prepared), LOST, each.prepared, each.batch, each.partitions), Decision.COMMIT)
         for each in missing
     ]
 
@@ -112,24 +112,39 @@ class _Named:
     """A transaction that a decision names.
 
     Attributes:
-        finished: whether Spark's commit log has the batch. Then it was committed: its marker may have expired since, or
-            the server was set back to a state before the commit.
+        partitions: those of its rows. Tasks of one worker can share a transaction.
+        finished: whether Spark's commit log has the batch. Then it was committed: its markers may have expired since,
+            or the server was set back to a state before the commit.
     """
 
     batch: int
-    partition: int
+    partitions: tuple[int, ...]
     prepared: Mapping[str, Any]
     finished: bool
 
-    @staticmethod
-    def of(entry: Mapping[str, Any]) -> _Named:
-        prepared = {name: value for name, value in entry.items() if name not in _ADDED}
-        return _Named(int(entry["batch"]), int(entry["partition"]), prepared, bool(entry.get("finished")))
-
     def may_be_open(self, marks: Mapping[int, Mark]) -> bool:
-        if self.partition not in marks:
-            return not self.finished
-        return marks[self.partition].batch < self.batch
+        """Whether no marker shows its commit. A commit may be on its way to its other markers."""
+        known = self._marked(marks)
+        return (not self.finished or bool(known)) and all(marks[partition].batch < self.batch for partition in known)
+
+    def is_lost(self, marks: Mapping[int, Mark]) -> bool:
+        """Whether a transaction that may be open was not committed, if the server does not have it."""
+        return not self.finished and bool(self._marked(marks))
+
+    def _marked(self, marks: Mapping[int, Mark]) -> list[int]:
+        return [partition for partition in self.partitions if partition in marks]
+
+
+def _by_transaction(decided: Sequence[Mapping[str, Any]]) -> list[_Named]:
+    """Returns the transactions that decisions name, in their order."""
+    found: dict[tuple[int, str], _Named] = {}
+    for entry in decided:
+        prepared = {name: value for name, value in entry.items() if name not in _ADDED}
+        each = _Named(int(entry["batch"]), (int(entry["partition"]),), prepared, bool(entry.get("finished")))
+        key = each.batch, json.dumps(prepared, sort_keys=True)
+        shared = found[key].partitions if key in found else ()
+        found[key] = replace(each, partitions=(*shared, *each.partitions))
+    return list(found.values())
 
 
 def _judged(left: Left, awaited: Sequence[_Named] | None) -> Judged:
@@ -139,5 +154,5 @@ def _judged(left: Left, awaited: Sequence[_Named] | None) -> Judged:
         return Judged(left, Decision.UNKNOWN)
     for each in awaited:
         if each.prepared == left.prepared:
-            return Judged(replace(left, batch=each.batch, partition=each.partition), Decision.COMMIT)
+            return Judged(replace(left, batch=each.batch, partitions=each.partitions), Decision.COMMIT)
     return Judged(left, Decision.UNDECIDED)

@@ -29,7 +29,8 @@ class Left:
         name: its name in the server (Kafka: transactional id; PostgreSQL: gid).
         state: OPEN, PREPARED, ENDING, HANGING or LOST.
         prepared: the data by which a decision names it (`Written.prepared`).
-        batch, partition: of its rows; None: the server does not show them.
+        batch: of its rows; None: the server does not show it.
+        partitions: those of its rows, in order; empty: the server does not show them.
         generation: of its driver; None: its name does not contain it.
         began_at: Unix time in s; None: unknown.
         expires_at: Unix time in s at which the server aborts it by itself; None: never, or unknown.
@@ -40,7 +41,7 @@ class Left:
     state: str
     prepared: Mapping[str, Any] = field(default_factory=dict)
     batch: int | None = None
-    partition: int | None = None
+    partitions: tuple[int, ...] = ()
     generation: int | None = None
     began_at: float | None = None
     expires_at: float | None = None

@@ -19,7 +19,7 @@ from oncebench.delivery.transactions.left import Left
 
 def note_ended(journal: Journal, asked: str, chosen: Sequence[Left]) -> str:
     """Notes transactions that are committed or aborted next; returns the name of the entry."""
-    named = [{"name": each.name, "batch": each.batch, "partition": each.partition} for each in chosen]
+    named = [{"name": each.name, "batch": each.batch, "partitions": each.partitions} for each in chosen]
     entry = {"asked": asked, "generation": journal.generation, "transactions": named, "t_us": time.time_ns() // 1000}
     number = sum(name.startswith("ended-") for name in store_of(journal.folder).names())
     while not put_exclusively(journal.folder, f"ended-{number:06d}.json", entry):

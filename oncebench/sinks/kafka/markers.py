@@ -150,7 +150,7 @@ def is_committed(marks: Mapping[int, Mark], partition: int, batch: int) -> bool:
 
 
 def undone(marks: Mapping[int, Mark], decided: Mapping[str, Any]) -> bool:
-    """Whether an entry of `Sink.start`'s `decided` may name an uncommitted transaction.
+    """Whether no marker shows the commit of an entry of `Sink.start`'s `decided`.
 
     The coordinator confirms a commit before the marker can be read. A finished batch is confirmed: its marker may be
     missing still, and comes.

@@ -167,12 +167,14 @@ class KafkaSink(Sink):
         self._coordinator.refuse_hidden(self._names.prefix)
         follows = self._publish_generation(generation)
         self._end_hanging(self._fence_now)
-        # A worker uses its id again once a batch is committed. If the marker exists, the id's present transaction
-        # belongs to a later, undecided batch. A decided batch that is not committed yet never gets its markers here.
+        # A worker uses its id again once a batch is committed. If a marker exists, the id's present transaction belongs
+        # to a later, undecided batch. A decided batch that is not committed yet never gets its markers here.
         marks = self._read_marks(stable=False)
-        open_ = [prepared for prepared in decided if undone(marks, prepared)]
-        self._done = {(prepared["batch"], self._transaction(prepared)) for prepared in decided if prepared not in open_}
-        self._undone = {int(prepared["partition"]) for prepared in open_}
+        named_by = [(prepared["batch"], self._transaction(prepared)) for prepared in decided]
+        # One marker shows the commit of a transaction that tasks share: its other markers come.
+        self._done = {name for name, each in zip(named_by, decided, strict=True) if not undone(marks, each)}
+        open_ = [each for name, each in zip(named_by, decided, strict=True) if name not in self._done]
+        self._undone = {int(prepared["partition"]) for prepared in decided if undone(marks, prepared)}
         named = {str(prepared["transactional_id"]) for prepared in open_}
         self._fence(self._ids_to_fence(fenced_before(self._offsets, self._names) if follows else 0) - named)
         note_fenced(self._offsets, self._names, generation - 1)
@@ -242,13 +244,14 @@ class KafkaSink(Sink):
         parts = sorted(p for p, transaction in by_partition.items() if (batch, transaction) not in self._done)
         if not parts:
             return set()
-        transactions = [by_partition[p] for p in parts]
+        transactions = list(dict.fromkeys(by_partition[p] for p in parts))  # the tasks of a worker share one
         waiting = self._waiting(f"batch {batch} is committed")
         answers = self._coordinator.end(
             transactions, commit=True, limit_s=COMMIT_LIMIT_S, busy_limit_s=BUSY_LIMIT_S, look=waiting.look
         )
-        unclear = {p for p, answer in zip(parts, answers, strict=True) if answer.outcome is Outcome.ELSEWHERE}
-        silent = [p for p, answer in zip(parts, answers, strict=True) if answer.outcome is Outcome.UNKNOWN]
+        answer_of = dict(zip(transactions, answers, strict=True))
+        unclear = {p for p in parts if answer_of[by_partition[p]].outcome is Outcome.ELSEWHERE}
+        silent = [p for p in parts if answer_of[by_partition[p]].outcome is Outcome.UNKNOWN]
         if silent:
             codes = {answer.error_code for answer in answers if answer.outcome is Outcome.UNKNOWN}
             kind = CommitRefused if any(of_code(code).permanent for code in codes) else CommitUncertain
@@ -260,9 +263,10 @@ class KafkaSink(Sink):
         lost: set[int] = set()
         if unclear:
             marks = self._read_marks_of_unclear(batch, unclear)
-            lost = {p for p in unclear if not is_committed(marks, p, batch)}
+            committed = {by_partition[p] for p in unclear if is_committed(marks, p, batch)}
+            lost = {p for p in unclear if by_partition[p] not in committed}
             _log.warning("batch %d: transactions of partitions %s had ended before; lost: %s", batch, unclear, lost)
-        for transaction, answer in zip(transactions, answers, strict=True):
+        for transaction, answer in answer_of.items():
             if answer.outcome is Outcome.DONE and not answer.doubtful:
                 self._ended.pop(transaction.transactional_id, None)
                 self._ended[transaction.transactional_id] = batch
@@ -270,7 +274,7 @@ class KafkaSink(Sink):
             del self._ended[name]
         doubtful = {
             txn.transactional_id
-            for txn, answer in zip(transactions, answers, strict=True)
+            for txn, answer in answer_of.items()
             if answer.doubtful or answer.outcome is Outcome.ELSEWHERE
         }
         if doubtful:

@@ -53,8 +53,8 @@ class PostgresTransactions:
 
     def _left(self, gid: str, began: float) -> Left:
         place = _PLACE.fullmatch(gid.removeprefix(self._names.gid_prefix))
-        batch, partition = (None, None) if place is None else (int(place[1]), int(place[2]))
-        return Left(gid, PREPARED, {"gid": gid}, batch, partition, began_at=began)
+        left = Left(gid, PREPARED, {"gid": gid}, began_at=began)
+        return left if place is None else replace(left, batch=int(place[1]), partitions=(int(place[2]),))
 
     def name_of(self, prepared: Mapping[str, Any]) -> str:
         return str(prepared["gid"])
@@ -103,9 +103,10 @@ class PostgresTransactions:
             return True
 
     def _committed(self, left: Left) -> bool:
-        assert left.partition is not None and left.batch is not None, "a decision names it"
+        assert left.batch is not None, "a decision names it"
+        (partition,) = left.partitions
         with self._connection() as connection:
-            return tables.in_ledger(connection, self._names.sink_id, left.partition, left.batch) is not None
+            return tables.in_ledger(connection, self._names.sink_id, partition, left.batch) is not None
 
     @contextmanager
     def _connection(self) -> Iterator[psycopg.Connection]:

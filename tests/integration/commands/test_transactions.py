@@ -174,8 +174,8 @@ def test_what_is_undecided_can_only_be_aborted_and_a_start_writes_it_again(world
 
 def test_what_is_decided_can_only_be_committed_and_a_start_does_not_write_it_again(world: World) -> None:
     world.dies_at("after-decision")
-    assert [(row["batch"], row["partition"], row["decision"]) for row in sorted_(world)] == [
-        (0, 0, "commit"), (0, 1, "commit"),
+    assert [(row["batch"], row["partitions"], row["decision"]) for row in sorted_(world)] == [
+        (0, [0], "commit"), (0, [1], "commit"),
     ]  # fmt: skip
     code, out, _ = world.asks("abort", "--yes")
     assert (code, out.count("an abort would lose its rows")) == (2, PARTITIONS)
@@ -193,11 +193,22 @@ def test_what_is_decided_can_only_be_committed_and_a_start_does_not_write_it_aga
     assert world.visible() == once(0, 1)
 
 
+def test_a_transaction_that_tasks_share_is_committed_as_one(on_kafka: World) -> None:
+    on_kafka.dies_at("after-decision", workers=1)
+    (found,) = on_kafka.listed()
+    assert (found["batch"], found["partitions"], found["decision"]) == (0, [0, 1], "commit")
+    code, out, _ = on_kafka.asks("commit", "--yes")
+    assert (code, out.count("  committed")) == (0, 1)
+    assert on_kafka.visible() == once(0)
+    on_kafka.goes_on()
+    assert on_kafka.visible() == once(0)
+
+
 def test_the_rest_of_a_batch_that_is_committed_in_part_is_committed(world: World) -> None:
     world.dies_at("mid-commit")
     # The first partition's transaction may still be about to end.
     wait_for(
-        "one transaction", lambda: [(row["partition"], row["decision"]) for row in world.listed()] == [(1, "commit")]
+        "one transaction", lambda: [(row["partitions"], row["decision"]) for row in world.listed()] == [([1], "commit")]
     )
     assert world.asks("commit", "--yes")[0] == 0
     assert world.visible() == once(0)
@@ -307,8 +318,8 @@ def test_a_decided_transaction_that_kafka_has_aborted_is_named_and_written_again
     with Coordinator({"bootstrap_servers": on_kafka.places[1]}) as coordinator:
         sink_id = on_kafka.job.sink_id
         wait_for("the time-out", lambda: {txn.state for txn in coordinator.listed(sink_id)} == {"CompleteAbort"})
-    assert [(row["state"], row["decision"], row["partition"]) for row in on_kafka.listed()] == [
-        ("lost", "commit", 0), ("lost", "commit", 1),
+    assert [(row["state"], row["decision"], row["partitions"]) for row in on_kafka.listed()] == [
+        ("lost", "commit", [0]), ("lost", "commit", [1]),
     ]  # fmt: skip
     code, out, _ = on_kafka.asks("commit", "--yes")
     assert (code, out.count("a start of the job writes its rows again")) == (1, PARTITIONS)
@@ -341,7 +352,7 @@ def test_an_older_copy_of_the_checkpoint_and_another_output_are_refused(world: W
 
 
 def sorted_(world: World) -> list[dict[str, Any]]:
-    return sorted(world.listed(), key=lambda row: row["partition"])
+    return sorted(world.listed(), key=lambda row: row["partitions"])
 
 
 def elsewhere(world: World) -> None:

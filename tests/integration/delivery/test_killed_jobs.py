@@ -49,8 +49,15 @@ CASES = [
     and not (kind.batch_atomic or kind.certify_only or kind.protocols)
     and support.variant != "native"
 ]
+
+
+def called(case: tuple[str, Support]) -> tuple[str, str, str]:
+    return case[0], case[1].guarantee, case[1].variant
+
+
 EXACT = [each for each in CASES if each[1].guarantee == EXACTLY_ONCE]
 FILES = next(each for each in EXACT if each[0] == "files-jsonl")
+KAFKA = next(each for each in EXACT if called(each) == ("kafka", EXACTLY_ONCE, "two-phase"))
 BROKEN = ("broken-files", SINKS["broken-files"].supports[0])
 
 
@@ -59,10 +66,6 @@ def marked(cases: Sequence[tuple[str, Support]]) -> pytest.MarkDecorator:
     marks = {"kafka": pytest.mark.slow}
     chosen = [pytest.param(each, marks=marks.get(each[0], ()), id="-".join(called(each))) for each in cases]
     return pytest.mark.parametrize("case", chosen)
-
-
-def called(case: tuple[str, Support]) -> tuple[str, str, str]:
-    return case[0], case[1].guarantee, case[1].variant
 
 
 Starter = subprocess.Popen[str]
@@ -164,6 +167,11 @@ def suffer_every_death(output: Output) -> None:
 @marked(CASES)
 def test_a_kill_at_any_failpoint_breaks_no_guarantee(make: Make, case: tuple[str, Support]) -> None:
     suffer_every_death(make(*case))
+
+
+def test_a_kill_breaks_no_guarantee_where_tasks_share_a_transaction(make: Make) -> None:
+    output = make(*KAFKA)
+    suffer_every_death(replace(output, job=replace(output.job, workers=1)))
 
 
 def test_a_broken_sink_fails_the_same_check(make: Make) -> None:

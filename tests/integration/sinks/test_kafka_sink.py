@@ -232,13 +232,36 @@ def test_a_task_that_is_slower_than_its_transaction_may_be_says_which_settings_h
     assert output.visible() == {}
 
 
-def test_a_worker_that_serves_two_tasks_of_every_batch_keeps_two_ids(output: Output) -> None:
+@pytest.mark.slow
+def test_a_batch_that_takes_longer_than_the_time_out_is_finished_by_its_replays(output: Output) -> None:
+    """Its first transactions are lost, and each replay writes only what is lost."""
+    timeout_ms, kept, missing = 3 * SHORT_MS, {}, {0, 1, 2}
+    for generation in range(1, 5):
+        decided = [{**prepared, "batch": 8, "partition": p} for p, prepared in kept.items()]
+        driver = output.driver("two-phase", generation, decided, timeout_ms)
+        if kept:
+            missing = driver.commit(8, kept)
+        made = {}
+        for p in sorted(missing):
+            made[p] = dict(driver.prepare_writer().write(Task(8, p), rows(f"{p}"))[0])
+            time.sleep(0.8 * timeout_ms / 1000)  # the time that passes is the case
+        kept |= made
+        lost = driver.commit(8, made)
+        die()
+        if not lost:
+            break
+    assert lost == set()
+    wait_for_rows(output, {"0": 20, "1": 20, "2": 20})
+
+
+def test_the_tasks_of_a_worker_share_a_transaction_in_every_batch(output: Output) -> None:
     driver = output.driver("two-phase", 1)
     for batch in range(4):
         prepared = {p: dict(driver.prepare_writer().write(Task(batch, p), rows(f"{batch} {p}"))[0]) for p in (0, 1)}
+        assert prepared[0] == prepared[1]
         assert driver.commit(batch, prepared) == set()
     with Coordinator({"bootstrap_servers": output.servers}) as coordinator:
-        assert len(coordinator.listed(driver._names.prefix)) == 2
+        assert len(coordinator.listed(driver._names.prefix)) == 1
     wait_for_rows(output, {f"{batch} {p}": 20 for batch in range(4) for p in (0, 1)})
 
 

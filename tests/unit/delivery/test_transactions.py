@@ -44,9 +44,9 @@ def mark(batch: int) -> Mark:
 
 def judged(
     found: list[Left], decided: list[dict[str, Any]] | None, marks: dict[int, Mark]
-) -> list[tuple[str, str, str, int | None]]:
+) -> list[tuple[str, str, str, tuple[int, ...]]]:
     made = judge(found, decided, marks, lambda entry: str(entry["gid"]))
-    return [(each.left.name, each.left.state, str(each.decision), each.left.partition) for each in made]
+    return [(each.left.name, each.left.state, str(each.decision), each.left.partitions) for each in made]
 
 
 def open_(name: str, state: str = PREPARED, **more: Any) -> Left:
@@ -84,14 +84,14 @@ def test_a_hanging_transaction_without_a_known_outcome_is_left_alone() -> None:
 
 def test_a_named_transaction_is_decided_and_another_one_is_not() -> None:
     assert judged([open_("a"), open_("b")], [decision("a", partition=1)], {1: mark(6)}) == [
-        ("a", PREPARED, "commit", 1),
-        ("b", PREPARED, "undecided", None),
+        ("a", PREPARED, "commit", (1,)),
+        ("b", PREPARED, "undecided", ()),
     ]
 
 
 def test_a_later_transaction_under_the_name_of_a_committed_decision_is_undecided() -> None:
-    assert judged([open_("a")], [decision("a", batch=7)], {0: mark(7)}) == [("a", PREPARED, "undecided", None)]
-    assert judged([open_("a")], [decision("a", batch=7)], {0: mark(6)}) == [("a", PREPARED, "commit", 0)]
+    assert judged([open_("a")], [decision("a", batch=7)], {0: mark(7)}) == [("a", PREPARED, "undecided", ())]
+    assert judged([open_("a")], [decision("a", batch=7)], {0: mark(6)}) == [("a", PREPARED, "commit", (0,))]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_finished_batch_is_committed_again_only_after_its_server_was_set_back(
     marks: dict[int, Mark], expected: str
 ) -> None:
     finished = {**decision("a", batch=7), "finished": True}
-    assert judged([open_("a")], [finished], marks) == [("a", PREPARED, expected, 0 if expected == "commit" else None)]
+    assert judged([open_("a")], [finished], marks) == [("a", PREPARED, expected, (0,) if expected == "commit" else ())]
     assert judged([], [finished], marks) == [], "no start writes a finished batch again"
 
 
@@ -116,18 +116,31 @@ def test_without_a_journal_nothing_is_known_but_what_the_server_has_decided() ->
 def test_a_decided_transaction_that_is_neither_open_nor_committed_is_lost() -> None:
     decided = [decision("a", partition=0), decision("b", partition=1), decision("c", partition=2)]
     assert judged([open_("a")], decided, {0: mark(6), 1: mark(6), 2: mark(7)}) == [
-        ("a", PREPARED, "commit", 0),
-        ("b", LOST, "commit", 1),
+        ("a", PREPARED, "commit", (0,)),
+        ("b", LOST, "commit", (1,)),
     ]
     assert judged([], decided[:1], {}) == [], "its marker has expired: it may be committed"
 
 
+def test_a_shared_transaction_is_listed_once_with_its_partitions() -> None:
+    decided = [decision("a", partition=0), decision("b", partition=1), decision("a", partition=2)]
+    marks = {0: mark(6), 1: mark(6), 2: mark(6)}
+    assert judged([open_("a")], decided, marks) == [("a", PREPARED, "commit", (0, 2)), ("b", LOST, "commit", (1,))]
+    assert judged([], decided, marks)[0] == ("a", LOST, "commit", (0, 2))
+
+
+def test_one_marker_shows_the_commit_of_a_shared_transaction() -> None:
+    decided = [decision("a", partition=0), decision("a", partition=1)]
+    assert judged([open_("a")], decided, {0: mark(6), 1: mark(7)}) == [("a", PREPARED, "undecided", ())]
+    assert judged([], decided, {0: mark(7), 1: mark(6)}) == []
+
+
 def test_each_call_leaves_a_note_of_its_own(tmp_path: Path) -> None:
     journal = open_journal(tmp_path, IDENTITY)
-    assert note_ended(journal, COMMIT, [open_("a", batch=7, partition=1)]) == "ended-000000.json"
+    assert note_ended(journal, COMMIT, [open_("a", batch=7, partitions=(1,))]) == "ended-000000.json"
     assert note_ended(journal, ABORT, []) == "ended-000001.json"
     entry = json.loads((journal.folder / "ended-000000.json").read_text())
-    assert entry["transactions"] == [{"name": "a", "batch": 7, "partition": 1}]
+    assert entry["transactions"] == [{"name": "a", "batch": 7, "partitions": [1]}]
     assert (entry["asked"], entry["generation"]) == (COMMIT, 1)
 
 

@@ -186,7 +186,10 @@ class Begins:
 
     def look(self) -> None: ...
 
-    def begin_transaction(self) -> None:
+    def open_for_s(self) -> float:
+        return 0.0
+
+    def begin(self, _batch: int) -> None:
         raise self.fails
 
 
@@ -206,8 +209,23 @@ def test_a_transactional_producer_that_saw_an_error_is_never_used_again(
     monkeypatch.setattr(Begins, "used_at", float("inf"))
     for batch in (7, 8):
         with pytest.raises(DeliveryFailed if isinstance(error, KafkaException) else OSError):
-            writer.write(cast("Any", Task(batch)), iter(()))
+            writer.write(cast("Any", Task(batch)), iter([pa.record_batch({})]))
     assert len(Begins.made) == 2
+
+
+@pytest.mark.parametrize(("open_for_s", "shared"), [(0.0, True), (29.0, True), (31.0, False)])
+def test_a_transaction_is_shared_until_half_of_its_time_out(
+    monkeypatch: pytest.MonkeyPatch, open_for_s: float, shared: bool
+) -> None:
+    """A batch that takes longer than the time-out would otherwise lose all its rows again and again."""
+    names = Names("s", 1, "out")
+    one = SimpleNamespace(
+        name="id", sound=True, open_batch=7, used_at=time.monotonic(), open_for_s=lambda: open_for_s, look=lambda: None
+    )
+    monkeypatch.setattr(writers, "_producers", {names.own_prefix: [one]})
+    writer = TransactionalWriter({}, names, 60_000, commits=False, ended={}, retired=frozenset())
+    assert writer._sharing(7) is (one if shared else None)
+    assert writer._sharing(8) is None
 
 
 class Failed(Recorded):
@@ -247,18 +265,18 @@ class Aborted:
 def test_a_marker_of_an_aborted_transaction_fails_with_the_error_that_aborted_it() -> None:
     writer = TransactionalWriter({}, Names("s", 1, "out"), 60_000, commits=True, ended={}, retired=frozenset())
     wrong_state = KafkaException(KafkaError(KafkaError._STATE))
-    transactional = cast("Any", SimpleNamespace(producer=Aborted(), lacks_marker=False))
-    said = writer._failed(cast("Any", Task()), wrong_state, transactional, 0.0)
+    transactional = cast("Any", SimpleNamespace(producer=Aborted(), lacks_marker=False, open_for_s=lambda: 0.0))
+    said = writer._failed(cast("Any", Task()), wrong_state, transactional)
     assert isinstance(said, PermanentFailure)
     assert "--operation Write --topic out, then" in str(said)
-    assert not isinstance(writer._failed(cast("Any", Task()), wrong_state, None, 0.0), PermanentFailure)
+    assert not isinstance(writer._failed(cast("Any", Task()), wrong_state, None), PermanentFailure)
 
 
 @pytest.mark.parametrize("lacks_marker", [False, True])
 def test_a_longer_time_out_is_not_advised_if_the_time_went_by_waiting_for_a_marker(lacks_marker: bool) -> None:
     writer = TransactionalWriter({}, Names("s", 1, "out"), 60_000, commits=True, ended={}, retired=frozenset())
-    transactional = cast("Any", SimpleNamespace(producer=Aborted(), lacks_marker=lacks_marker))
-    said = writer._failed(cast("Any", Task()), DeliveryFailed("no marker."), transactional, 61.0)
+    made = SimpleNamespace(producer=Aborted(), lacks_marker=lacks_marker, open_for_s=lambda: 61.0)
+    said = writer._failed(cast("Any", Task()), DeliveryFailed("no marker."), cast("Any", made))
     assert ("transaction_timeout_ms" in str(said)) is not lacks_marker
 
 

@@ -161,8 +161,9 @@ class KafkaTransactions:
 
 
 def _committed(marks: Mapping[int, Mark], left: Left) -> bool:
-    assert left.partition is not None and left.batch is not None, "a decision names it"
-    return is_committed(marks, left.partition, left.batch)
+    """Whether one of its markers is there: a commit may still be on its way to the others."""
+    assert left.batch is not None, "a decision names it"
+    return any(is_committed(marks, partition, left.batch) for partition in left.partitions)
 
 
 # Tasks of both variants write in transactions. A task of `idempotent` commits its own, so no decision names it.

@@ -48,6 +48,7 @@ class TransactionalProducer:
     def __init__(self, client: Mapping[str, Any], names: Names, timeout_ms: int, limit: int | None) -> None:
         self.name = names.fresh_id()
         self.open_batch: int | None = None
+        self._began_at = 0.0
         self.sound = True
         self.waits = False
         self.lacks_marker = False
@@ -97,6 +98,20 @@ class TransactionalProducer:
         """Its transaction, as a coordinator names it."""
         return Transaction(self.name, self.producer_id, self.epoch)
 
+    def begin(self, batch: int) -> None:
+        """Begins a transaction, unless an earlier task of this batch has begun it.
+
+        The broker learns of it with its first row or marker, and the time-out counts from there.
+        """
+        self.used_at = time.monotonic()
+        if self.open_batch != batch:
+            self.producer.begin_transaction()
+            self.open_batch, self._began_at = batch, self.used_at
+
+    def open_for_s(self) -> float:
+        """Returns how long its transaction has been open; 0 if there is none."""
+        return 0.0 if self.open_batch is None else time.monotonic() - self._began_at
+
     def commit(self) -> None:
         """Commits the open transaction.
 
@@ -130,10 +145,6 @@ class TransactionalProducer:
                 coordinator.fence([self.name], self._timeout_ms, RETIRE_LIMIT_S)
         except KafkaError as error:
             _log.warning("could not fence %s, which is not used again: %s", self.name, error)
-
-    def abort(self) -> None:
-        """Aborts the open transaction."""
-        self._end(self.producer.abort_transaction)
 
     def _end(self, ask: Callable[[float], None]) -> None:
         """Sends EndTxn. After a lost connection this producer is not `sound` and never used again.

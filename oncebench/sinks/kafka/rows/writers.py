@@ -4,6 +4,11 @@ Promise: a producer exists as long as its worker process, so no batch waits for 
 librdkafka). It has a transactional id of its own, with the sink_id's prefix. A transactional producer that saw any
 error is never used again: its id is left to be fenced, and the next producer has a new id. Therefore each
 transactional id has one producer id and one epoch.
+
+Under two-phase, the tasks of a batch that one worker runs share its transaction, as the driver commits all of them
+after the last task. The price of a batch then depends on the number of workers, and less on that of partitions. It
+takes a task's rows for whole, so it needs that Spark runs no task twice (`partition_of_first_attempt`, and
+`spark.stage.maxConsecutiveAttempts`).
 """
 
 from __future__ import annotations
@@ -39,10 +44,13 @@ from oncebench.sinks.kafka.rows.transactional import TRANSACTION_LIMIT_S, Transa
 MARK_LIMIT_S = 60.0
 # How often a wait for a marker looks at its producer.
 LOOK_S = 1.0
+# A task shares a transaction that has been open for less than this part of its time-out. A batch may last longer than
+# the time-out: it then loses its first transactions but not its last ones, and a replay writes only the lost ones.
+SHARED_PART = 0.5
 
 _log = logging.getLogger(__name__)
 
-# By driver: one producer for each task of a batch that this process runs, one after the other.
+# By driver: the producer of this process, and others that a lost connection has replaced within a batch.
 _producers: dict[str, list[TransactionalProducer]] = {}
 _group_metadata: dict[str, object] = {}
 
@@ -88,24 +96,16 @@ class TransactionalWriter:
             DeliveryFailed: the transaction failed. A replay writes the partition again, unless its marker is committed.
             AnotherDriver, OlderDriver: another driver has published its name, and this worker stops.
         """
-        begun, transactional = time.monotonic(), None
+        transactional = None
         try:
-            # A new producer takes half a second, while the rows are still being computed. The transaction is sent to
-            # the broker with its first row, because the time-out counts from there.
-            with ThreadPoolExecutor(1) as pool:
-                beginning = pool.submit(self._begin, task.batch)
-                first = next(rows, None)
-                waited = time.perf_counter()
-                transactional = beginning.result()
-                waited = (time.perf_counter() - waited) * 1000
+            transactional, first, waited = self._begin(task, rows)
             if first is None:
-                transactional.abort()  # without rows there is no decision, and its marker must not stay
-                return {}, {}
-            begun = time.monotonic()
+                return {}, {}  # without rows there is no decision, and its marker must not stay
+            transactional.begin(task.batch)
             return self._write(transactional, task, first, rows, {"begin": waited})
         except (DeliveryFailed, KafkaException, WireError, SystemError) as error:
             _producers.clear()
-            raise self._failed(task, error, transactional, time.monotonic() - begun) from error
+            raise self._failed(task, error, transactional) from error
         except BaseException:
             _producers.clear()
             raise
@@ -123,27 +123,23 @@ class TransactionalWriter:
             Reports(),
             Target(self.names.topic, str(self.client["bootstrap.servers"]), self.limits),
         )
-        transactional.used_at = time.monotonic()
         # Two-phase: the decision holds rows and digest, so the marker need not wait for them. The coordinators need
         # some milliseconds for the marker.
         marker = self._marker(task, {})
         marking = None if self.commits else run_in_thread(lambda: self._mark(producer, marker))
         sent = produce_all(producer, target, _chain(first, rows), reports, task, all_or_none=True)
-        sent_all = time.perf_counter()
-        if marking is not None:
-            self._wait(marking, transactional, task, marker)
-        waited = time.perf_counter() - sent_all  # the part of the marker's time that did not overlap with the rows
         task.reach("before-prepare")
-        started = time.perf_counter() - waited
-        if self.commits:  # only the marker can hold what a replay is compared with
+        started = time.perf_counter()
+        if marking is None:  # only the marker can hold what a replay is compared with
             counted, summed = task.counted()
-            note = {"rows": counted, "digest": digest.to_text(summed)}
-            full = self._marker(task, note)
-            self._wait(run_in_thread(lambda: self._mark(producer, full)), transactional, task, full)
-        marked = time.perf_counter()
+            marker = self._marker(task, {"rows": counted, "digest": digest.to_text(summed)})
+            marking = run_in_thread(lambda: self._mark(producer, marker))
         flush(producer, sent, reports, target, task)
+        flushed = time.perf_counter()
+        self._wait(marking, transactional, task, marker)
         done = time.perf_counter()
-        timings |= {"mark": (marked - started) * 1000, "flush": (done - marked) * 1000}
+        # `mark` is the part of the marker's time that did not overlap with the rows.
+        timings |= {"flush": (flushed - started) * 1000, "mark": (done - flushed) * 1000}
         timings["prepare"] = (done - started) * 1000
         task.reach("after-prepare")
         if self.commits:
@@ -159,9 +155,7 @@ class TransactionalWriter:
         }
         return prepared, timings
 
-    def _failed(
-        self, task: TaskView, error: Exception, transactional: TransactionalProducer | None, spent_s: float
-    ) -> DeliveryFailed:
+    def _failed(self, task: TaskView, error: Exception, transactional: TransactionalProducer | None) -> DeliveryFailed:
         if isinstance(error, DeliveryFailed):
             failed = error
         else:
@@ -175,6 +169,7 @@ class TransactionalWriter:
             cause = named(of_error(first), self.names.topic, self.names.sink_id)
             failed = failure(cause, text, "A restart of the pipeline aborts it and writes the batch again.")
         waited = transactional is not None and transactional.lacks_marker  # a longer time-out would not help
+        spent_s = 0.0 if transactional is None else transactional.open_for_s()
         if waited or spent_s * 1000 < self.timeout_ms or isinstance(failed, PermanentFailure):
             return failed
         most = self.limits.transaction_ms
@@ -220,8 +215,29 @@ class TransactionalWriter:
             "the pipeline aborts the transaction and writes the batch again."
         )
 
-    def _begin(self, batch: int) -> TransactionalProducer:
-        """Returns a producer in a new transaction; the broker sees it with the first row or marker."""
+    def _begin(
+        self, task: TaskView, rows: Iterator[pa.RecordBatch]
+    ) -> tuple[TransactionalProducer, pa.RecordBatch | None, float]:
+        """Returns a producer, the first rows, and how long these waited for it (in ms)."""
+        sharing = self._sharing(task.batch)
+        if sharing is not None:
+            return sharing, next(rows, None), 0.0
+        # A new producer takes half a second, while the rows are still being computed.
+        with ThreadPoolExecutor(1) as pool:
+            finding = pool.submit(self._producer, task.batch)
+            first = next(rows, None)
+            waited = time.perf_counter()
+            transactional = finding.result()
+            return transactional, first, (time.perf_counter() - waited) * 1000
+
+    def _sharing(self, batch: int) -> TransactionalProducer | None:
+        """Returns a producer whose open transaction has rows of this batch, or None."""
+        limit_s = self.timeout_ms / 1000 * SHARED_PART
+        open_ = (each for each in _producers.get(self.names.own_prefix, ()) if each.open_batch == batch)
+        return next((each for each in open_ if each.open_for_s() < limit_s and self._is_usable(each, batch)), None)
+
+    def _producer(self, batch: int) -> TransactionalProducer:
+        """Returns a producer without a transaction."""
         if self.names.own_prefix not in _producers:
             _forget_older(self.names)
         mine = _producers.setdefault(self.names.own_prefix, [])
@@ -233,16 +249,14 @@ class TransactionalWriter:
         if transactional is None:
             transactional = TransactionalProducer(self.client, self.names, self.timeout_ms, self.limits.record_bytes)
             mine.append(transactional)
-        transactional.producer.begin_transaction()
-        transactional.open_batch = batch
         return transactional
 
     def _is_usable(self, transactional: TransactionalProducer, batch: int) -> bool:
         """Whether a producer may be used again.
 
         Not if it is retired or not sound (see `TransactionalProducer`), if the driver did not commit its last
-        transaction, or if the brokers may soon forget the id. A transaction of this batch belongs to another task of
-        this process; the driver commits it later.
+        transaction, or if the brokers may soon forget the id. A transaction of this batch has the rows of an earlier
+        task of this process; the driver commits it later, whether this task writes into it or not.
         """
         transactional.look()
         if transactional.name in self.retired or not transactional.sound:

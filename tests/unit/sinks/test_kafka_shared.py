@@ -1,0 +1,67 @@
+"""A transaction that several tasks of a batch share: its start and its commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from oncebench.delivery.contract import NO_BATCH
+from oncebench.sinks.kafka.coordinator import EndTxnResult, Outcome, Transaction
+from oncebench.sinks.kafka.sink import KafkaSink
+from tests.unit.sinks.kafka_cluster import OLD, OWN, Cluster, started
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Callable[..., KafkaSink]:
+    return partial(started, monkeypatch)
+
+
+def test_one_marker_shows_that_a_shared_transaction_is_committed(driver: Callable[..., KafkaSink]) -> None:
+    """The other marker is still on its way, and the id has begun the next transaction."""
+    cluster = Cluster({OLD: Transaction(OLD, 11, 3, "Ongoing")}, set(), set())
+    cluster.numbers = {"it.marker.0": 8 + 1, "it.marker.1": 7 + 1}
+    cluster.texts = dict.fromkeys(cluster.numbers, "{}")
+    prepared = {"transactional_id": OLD, "producer_id": 11, "epoch": 3}
+    sink = driver(cluster, decided=[{**prepared, "batch": 8, "partition": p} for p in (0, 1)], partitions=2)
+    assert cluster.taken == [OLD], "an undecided transaction"
+    assert sink.commit(8, dict.fromkeys((0, 1), prepared)) == set()
+    assert cluster.ended == []
+
+
+def test_no_marker_is_made_while_that_of_a_shared_transaction_comes(driver: Callable[..., KafkaSink]) -> None:
+    """Partition 1 shows the commit, and the marker of 0 is on its way; 2 belongs to a transaction that is open."""
+    other = f"{OLD}2"
+    known = {OLD: Transaction(OLD, 11, 3, "CompleteCommit"), other: Transaction(other, 12, 3, "Ongoing")}
+    cluster = Cluster(known, set(), set())
+    cluster.numbers = {"it.marker.1": 8 + 1, "it.marker.2": 7 + 1}
+    cluster.texts = dict.fromkeys(cluster.numbers, "{}")
+    shared = {"transactional_id": OLD, "producer_id": 11, "epoch": 3, "batch": 8}
+    alone = {"transactional_id": other, "producer_id": 12, "epoch": 3, "batch": 8}
+    decided = [{**shared, "partition": 0}, {**shared, "partition": 1}, {**alone, "partition": 2}]
+    driver(cluster, decided=decided, partitions=3).restore_marks({0: NO_BATCH})
+    assert "it.marker.0" not in cluster.numbers
+
+
+def test_one_marker_shows_that_no_partition_of_a_shared_transaction_is_lost(
+    driver: Callable[..., KafkaSink],
+) -> None:
+    """Somebody has reset the marker of the other partition."""
+    cluster = Cluster({}, set(), set())
+    sink = driver(cluster, partitions=2)
+    cluster.end = lambda txns, **_: [EndTxnResult(Outcome.ELSEWHERE, 48, doubtful=False) for _ in txns]  # type: ignore[method-assign, assignment, misc]
+    cluster.known = {OWN: Transaction(OWN, 12, 0, "CompleteCommit")}
+    cluster.numbers, cluster.texts = {"it.marker.1": 8 + 1}, {"it.marker.1": "{}"}
+    shared = {"transactional_id": OWN, "producer_id": 12, "epoch": 0}
+    assert sink.commit(8, dict.fromkeys((0, 1), shared)) == set()
+
+
+def test_a_shared_transaction_is_ended_once(driver: Callable[..., KafkaSink]) -> None:
+    cluster = Cluster({}, set(), set())
+    sink = driver(cluster, partitions=3)
+    shared = {"transactional_id": OWN, "producer_id": 12, "epoch": 0}
+    other = {"transactional_id": "it.txn.g2.7.c", "producer_id": 13, "epoch": 0}
+    cluster.known = {entry["transactional_id"]: Transaction(**entry, state="Ongoing") for entry in (shared, other)}  # type: ignore[arg-type, index, misc]
+    assert sink.commit(8, {0: shared, 1: other, 2: shared}) == set()
+    assert cluster.ended == [OWN, "it.txn.g2.7.c"]
