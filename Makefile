@@ -31,7 +31,8 @@ compare: setup
 	@$(RUN)/oncebench compare
 
 # More processes than cores: many tests wait for a server. The slow ones of tests/unit are neighbours, so a process
-# that has ended its own takes some of another. In the order of the folders, longest first: by itself pytest-xdist starts the files with few, long tests last.
+# without work takes some of another. The second part goes in the order of the folders, longest first: by itself
+# pytest-xdist starts the files with few, long tests last.
 test: setup $(CONTRIB)
 	@$(RUN)/python -m pytest -n 3 --dist worksteal tests/unit
 	@$(RUN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations 15 -m 'not slow' \
