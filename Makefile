@@ -5,6 +5,9 @@ RUN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CONTRIB := $(VENV)/.contrib
 
+# Some containers set it: each of some thousand Python processes of a test run would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup compare test test-slow unit proofs mutation lint format clean
 
 setup: $(STAMP)
@@ -27,9 +30,11 @@ $(CONTRIB): $(STAMP) $(wildcard contrib/*/pyproject.toml)
 compare: setup
 	@$(RUN)/oncebench compare
 
-# More processes than cores: many tests wait for a server. In the order of the folders, longest first: by itself pytest-xdist starts the files with few, long tests last.
+# More processes than cores: many tests wait for a server. The slow ones of tests/unit are neighbours, so a process
+# without work takes some of another. The second part goes in the order of the folders, longest first: by itself
+# pytest-xdist starts the files with few, long tests last.
 test: setup $(CONTRIB)
-	@$(RUN)/python -m pytest -n 3 tests/unit
+	@$(RUN)/python -m pytest -n 3 --dist worksteal tests/unit
 	@$(RUN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations 15 -m 'not slow' \
 	  tests/contract tests/integration tests/proofs contrib
 
@@ -37,7 +42,7 @@ test-slow: setup $(CONTRIB)
 	@$(RUN)/python -m pytest -v -m slow tests/contract tests/integration contrib
 
 unit: $(CONTRIB)
-	@$(RUN)/python -m pytest -n 2 -m 'not integration' tests/unit contrib
+	@$(RUN)/python -m pytest -n 2 --dist worksteal -m 'not integration' tests/unit contrib
 
 # What docs/why_believe_it.md and docs/protocol_model.md show: ten thousand damaged histories (some hundreds for both
 # auditors), every mutant, every search of the protocols.

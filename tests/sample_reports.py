@@ -6,7 +6,9 @@ sink. They hold one of each verdict, and a reason that would be markup if a page
 
 from __future__ import annotations
 
+import functools
 import json
+import pickle
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -39,14 +41,33 @@ def reports(rounds: int = 6, seeds: int = 3) -> list[dict[str, Any]]:
 
 def healthy(rounds: int = 6, **setting: Any) -> Iterator[dict[str, Any]]:
     """Rounds of healthy runs with the same load and setting; a round is slow or fast for all."""
+    yield from pickle.loads(_healthy(rounds, **setting))
+
+
+def faulted(seeds: int = 3) -> Iterator[dict[str, Any]]:
+    """The runs of the fault matrix; a few of them are broken, unknown or vacuous."""
+    yield from pickle.loads(_faulted(seeds))
+
+
+# They take a second to make, and dozens of tests want them. Each test gets a copy, which it may change.
+@functools.cache
+def _healthy(rounds: int, **setting: Any) -> bytes:
+    return pickle.dumps(list(_healthy_runs(rounds, **setting)))
+
+
+@functools.cache
+def _faulted(seeds: int) -> bytes:
+    return pickle.dumps(list(_faulted_runs(seeds)))
+
+
+def _healthy_runs(rounds: int, **setting: Any) -> Iterator[dict[str, Any]]:
     for seed in range(1, rounds + 1):
         for sink, support in all_supports():
             cell = Cell(sink, support.guarantee, support.variant, seed=seed, rate=RATE, sessions=200, **setting)
             yield _report(cell, "kept")
 
 
-def faulted(seeds: int = 3) -> Iterator[dict[str, Any]]:
-    """The runs of the fault matrix; a few of them are broken, unknown or vacuous."""
+def _faulted_runs(seeds: int) -> Iterator[dict[str, Any]]:
     rows = matrix.rows(tuple(SINKS))
     cells = matrix.cells(rows, EVERYDAY, Cell("", "", "", rate=300.0), matrix.seeds_for(seeds))
     for number, cell in enumerate(cells):

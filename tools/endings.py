@@ -12,6 +12,7 @@ message, and read what it changes: `git diff docs/messages.md`.
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -95,9 +96,10 @@ class Ending:
         return f"{self.place} {self.kind}: {self.text}".replace(" : ", ": ")
 
 
-def endings() -> list[Ending]:
+@functools.cache
+def endings() -> tuple[Ending, ...]:
     """Returns every ending, sorted, each once."""
-    return sorted({*_in_code(), *_in_tables()})
+    return tuple(sorted({*_in_code(), *_in_tables()}))
 
 
 def _in_code() -> Iterator[Ending]:

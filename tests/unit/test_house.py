@@ -6,6 +6,7 @@ They are small files, few files per folder, and links that lead somewhere.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 from pathlib import Path
@@ -27,18 +28,23 @@ MOST_FILES = 12  # more cannot be taken in at a glance
 FIRST_LINE = 90  # characters of a docstring's first line; an editor's list of names shows no more
 
 
+@functools.cache
+def docstrings(path: Path) -> list[str]:
+    """The docstrings of a module, its classes and functions, its own first; empty where there is none."""
+    nodes = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    walked = ast.walk(ast.parse(path.read_text()))
+    return [ast.get_docstring(node) or "" for node in walked if isinstance(node, nodes)]
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_modules_are_small_and_have_a_docstring(path: Path) -> None:
-    text = path.read_text()
-    assert text.count("\n") <= MOST_LINES
-    assert ast.get_docstring(ast.parse(text))
+    assert path.read_text().count("\n") <= MOST_LINES
+    assert docstrings(path)[0]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_first_line_of_a_docstring_says_one_thing(path: Path) -> None:
-    nodes = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    texts = [ast.get_docstring(node) or "" for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, nodes)]
-    assert [line for line in (text.partition("\n")[0] for text in texts) if len(line) > FIRST_LINE] == []
+    assert [line for line in (text.partition("\n")[0] for text in docstrings(path)) if len(line) > FIRST_LINE] == []
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

@@ -30,10 +30,13 @@ def markdown(reports: Sequence[Report], found: Sequence[fault_matrix.MatrixCell]
 
 def _tables(reports: Sequence[Report], found: Sequence[fault_matrix.MatrixCell]) -> Iterator[str]:
     kinds = list(dict.fromkeys(map(run_kind_of, reports)))
+    outages = {
+        kind: list(recovery_table.outages_of(each for each in reports if run_kind_of(each) == kind)) for kind in kinds
+    }
     for kind, family in product(kinds, FAMILIES):
         if table := fault_matrix.markdown([cell for cell in found if cell.kind == kind], family):
             yield f"{family}{kind.text}:\n\n{table}"
-        if table := recovery_table.markdown([each for each in reports if run_kind_of(each) == kind], family):
+        if table := recovery_table.markdown(outages[kind], family):
             yield f"recovery, {family}{kind.text}: median / maximum\n\n{table}"
     for kind in kinds:
         of_kind = [each for each in reports if run_kind_of(each) == kind]

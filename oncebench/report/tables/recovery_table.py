@@ -36,7 +36,7 @@ class _Mark:
     scale: float = 1e-3
     form: str = "{:,.1f}"
 
-    def of(self, outages: Iterable[_Outage]) -> list[float]:
+    def of(self, outages: Iterable[Outage]) -> list[float]:
         """The values of this mark, of the outages that have it."""
         found = (getattr(outage.recovery, self.name) for outage in outages)
         return [float(value) * self.scale for value in found if value is not None]
@@ -57,7 +57,7 @@ Rows = list[tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class _Outage:
+class Outage:
     """A fault, or the two faults of a pair, in one run.
 
     `action`: what the faults did, without their points. `machine`: empty for an older report without it.
@@ -70,26 +70,26 @@ class _Outage:
     recovery: Recovery
 
 
-def markdown(reports: Iterable[Report], family: str) -> str:
+def markdown(outages: Iterable[Outage], family: str) -> str:
     """Returns a Markdown table of a family for each machine.
 
     A table has median / maximum by configuration and fault. Empty without faults of the family.
     """
-    return _named(HEADINGS, tables(reports, family))
+    return _named(HEADINGS, tables(outages, family))
 
 
-def tables(reports: Iterable[Report], family: str) -> dict[str, Rows]:
+def tables(outages: Iterable[Outage], family: str) -> dict[str, Rows]:
     """The rows of those tables below HEADINGS, by machine."""
     columns = columns_of(family)
-    groups: dict[tuple[str, Configuration, str], list[_Outage]] = {}
-    for outage in outages_of(reports):
+    groups: dict[tuple[str, Configuration, str], list[Outage]] = {}
+    for outage in outages:
         if outage.faults in columns:
             groups.setdefault((outage.machine, outage.row, outage.action), []).append(outage)
     found: dict[str, Rows] = {}
     for machine, row, action in sorted(groups, key=lambda key: place_of(key[1])):
-        outages = groups[machine, row, action]
-        marks = (_both(mark, outages) for mark in MARKS)
-        found.setdefault(machine, []).append((*row, action, str(len(outages)), *marks))
+        group = groups[machine, row, action]
+        marks = (_both(mark, group) for mark in MARKS)
+        found.setdefault(machine, []).append((*row, action, str(len(group)), *marks))
     return dict(sorted(found.items()))
 
 
@@ -103,7 +103,7 @@ def overall(reports: Iterable[Report]) -> str:
 
 def overall_tables(reports: Iterable[Report]) -> dict[str, Rows]:
     """The rows of those tables below OVERALL, by machine."""
-    groups: dict[str, list[_Outage]] = {}
+    groups: dict[str, list[Outage]] = {}
     for outage in outages_of(reports):
         groups.setdefault(outage.machine, []).append(outage)
     return {machine: [_quantiles(mark, groups[machine]) for mark in (*MARKS, *MORE)] for machine in sorted(groups)}
@@ -117,14 +117,14 @@ def _named(headings: Sequence[str], found: Mapping[str, Rows]) -> str:
     )
 
 
-def _quantiles(mark: _Mark, outages: Sequence[_Outage]) -> tuple[str, ...]:
+def _quantiles(mark: _Mark, outages: Sequence[Outage]) -> tuple[str, ...]:
     values = mark.of(outages)
     found = Distribution.of(np.array(values))
     percentiles = ("-" if value is None else mark.form.format(value) for value in (found.p50, found.p95))
     return (mark.heading, str(len(values)), *percentiles)
 
 
-def outages_of(reports: Iterable[Report]) -> Iterator[_Outage]:
+def outages_of(reports: Iterable[Report]) -> Iterator[Outage]:
     """Every outage of the kept runs that have a speed and whose reports have recoveries."""
     for report in reports:
         if report["verdict"] != Verdict.KEPT or not has_speed(report):
@@ -132,7 +132,7 @@ def outages_of(reports: Iterable[Report]) -> Iterator[_Outage]:
         for faults in paired(report["faults"], _in_replay):
             if all(fault.get("recovery") is not None for fault in faults):
                 machine = machine_of(report) or ""
-                yield _Outage(machine, configuration_of(report), *_names(faults), _recovery(faults))
+                yield Outage(machine, configuration_of(report), *_names(faults), _recovery(faults))
 
 
 def _in_replay(fault: Fault) -> bool:
@@ -151,6 +151,6 @@ def _recovery(faults: Sequence[Fault]) -> Recovery:
     return merged(times, [Recovery(**marks) for fault in faults if (marks := fault["recovery"])])
 
 
-def _both(mark: _Mark, outages: Sequence[_Outage]) -> str:
+def _both(mark: _Mark, outages: Sequence[Outage]) -> str:
     values = mark.of(outages)
     return f"{mark.form.format(median(values))} / {mark.form.format(max(values))}" if values else "-"

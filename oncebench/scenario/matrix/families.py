@@ -6,6 +6,7 @@ serves several cells of the matrix. Rows that a batch lost or duplicated are cha
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -253,6 +254,7 @@ FAMILIES: Mapping[str, Family] = {
 EVERYDAY = tuple(family.name for family in FAMILIES.values() if family.everyday)
 
 
+@functools.cache
 def columns(family: str) -> tuple[str, ...]:
     """The column headings of a family: each fault, or the two faults of a pair.
 

@@ -23,6 +23,8 @@ _KILL_HEADINGS = random_kills.HEADINGS[3:]
 _UNITS = {"lost": "rows lost", "duplicated": "rows duplicated"}
 _POINTS = tuple(name for name in _KILL_HEADINGS if name not in (*_FIRST, *_LEFT_OUT))
 
+Found = tuple[int, recovery_table.Outage]  # with the number of its report
+
 
 def as_json(reports: Sequence[Report], configurations: Sequence[Configuration]) -> dict[str, Any]:
     """Returns recovery by machine, configuration, family and fault, and over all faults.
@@ -36,10 +38,11 @@ def as_json(reports: Sequence[Report], configurations: Sequence[Configuration]) 
     complete = [report for _, report in used]
     overall = recovery_table.overall_tables(complete)
     machines = list(overall)
+    found = [(number, outage) for number, report in used for outage in recovery_table.outages_of([report])]
     return {
         "machines": machines,
         "headings": list(recovery_table.HEADINGS[4:]),
-        "rows": [list(_recovery(used, configurations, machine)) for machine in machines],
+        "rows": [list(_recovery(found, configurations, machine)) for machine in machines],
         "overall": {
             "headings": list(recovery_table.OVERALL),
             "rows": [[list(row) for row in rows if row[1] != "0"] for rows in overall.values()],
@@ -64,21 +67,18 @@ def as_json(reports: Sequence[Report], configurations: Sequence[Configuration]) 
 
 
 def _recovery(
-    used: Sequence[tuple[int, Report]], configurations: Sequence[Configuration], machine: str
+    found: Sequence[Found], configurations: Sequence[Configuration], machine: str
 ) -> Iterator[dict[str, Any]]:
     """The rows of a machine."""
-    complete = [report for _, report in used]
-    outages = [
-        (number, outage) for number, report in used for outage in recovery_table.outages_of([report])
-        if outage.machine == machine
-    ]  # fmt: skip
+    outages = [outage for _, outage in found]
+    of_row: dict[tuple[str, ...], list[tuple[int, str]]] = {}
+    for number, outage in found:
+        if outage.machine == machine:
+            of_row.setdefault((*outage.row, outage.action), []).append((number, outage.faults))
     for family in FAMILIES:
         columns = columns_of(family)
-        for row in recovery_table.tables(complete, family).get(machine, ()):
-            runs = (
-                number for number, outage in outages
-                if (*outage.row, outage.action) == row[:4] and outage.faults in columns
-            )  # fmt: skip
+        for row in recovery_table.tables(outages, family).get(machine, ()):
+            runs = (number for number, faults in of_row[row[:4]] if faults in columns)
             yield {
                 "family": family,
                 "configuration": configurations.index((row[0], row[1], row[2])),

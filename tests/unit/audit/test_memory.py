@@ -22,10 +22,22 @@ MARGIN_BYTES = 140_000_000  # mapped pages (40 MB), and a few pieces that are re
 SCHEMAS = {"input": INPUT, "final": FINAL, "observed": OBSERVED, "quarantine": QUARANTINE}
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder that does not stay: the records are large."""
+@pytest.fixture(scope="module")
+def long_events() -> Iterator[Path]:
+    """Two runs, one with long events, in a folder that does not stay: it is large."""
     with tempfile.TemporaryDirectory(prefix="oncebench-memory-") as place:
+        write_record(Path(place, "a"), SESSIONS)
+        write_record(Path(place, "b"), SESSIONS, EVENT_BYTES)
+        yield Path(place)
+
+
+@pytest.fixture(scope="module")
+def long_foreign_records() -> Iterator[Path]:
+    """The same, with records of others."""
+    with tempfile.TemporaryDirectory(prefix="oncebench-memory-") as place:
+        for name, size in (("a", 80), ("b", FOREIGN_BYTES)):
+            write_record(Path(place, name), SESSIONS)
+            add_foreign_records(Path(place, name), size)
         yield Path(place)
 
 
@@ -75,19 +87,14 @@ def grown(folder: Path, auditor: str) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("auditor", ["first auditor", "second auditor"])
-def test_long_events_take_no_more_memory_than_short_ones(folder: Path, auditor: str) -> None:
-    write_record(folder / "a", SESSIONS)
-    write_record(folder / "b", SESSIONS, EVENT_BYTES)
-    more, found = grown(folder, auditor)
+def test_long_events_take_no_more_memory_than_short_ones(long_events: Path, auditor: str) -> None:
+    more, found = grown(long_events, auditor)
     assert found == 0
     assert more < MARGIN_BYTES
 
 
 @pytest.mark.parametrize("auditor", ["first auditor", "second auditor"])
-def test_long_records_of_others_take_no_more_memory_than_short_ones(folder: Path, auditor: str) -> None:
-    for name, size in (("a", 80), ("b", FOREIGN_BYTES)):
-        write_record(folder / name, SESSIONS)
-        add_foreign_records(folder / name, size)
-    more, found = grown(folder, auditor)
+def test_long_records_of_others_take_no_more_memory_than_short_ones(long_foreign_records: Path, auditor: str) -> None:
+    more, found = grown(long_foreign_records, auditor)
     assert found == FOREIGN  # the rows; the copies are right
     assert more < MARGIN_BYTES

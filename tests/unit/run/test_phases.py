@@ -56,13 +56,17 @@ def test_kills_that_are_left_when_all_is_read_come_at_once(tmp_path: Path) -> No
 def test_windows_close_with_two_events_in_a_row_without_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarts_after: tuple[int, ...], sent: int
 ) -> None:
+    quick = replace(module.WORKLOADS["windows"], closing_s=0.2)
+    monkeypatch.setattr(module, "WORKLOADS", {**module.WORKLOADS, "windows": quick})
     run = FakeRun(tmp_path, replace(CELL, sessions=0, workload="windows"))
     run.progress.position = {"0": 10_000}
     run.fake.child, run.fake.is_running = object(), True
     numbers: list[int] = []
+    began = time.monotonic()
     times_us: set[int] = set()
 
     def send(_kafka: object, _topic: str, _folder: Path, number: int, at_us: int, _stop: object) -> int:
+        assert time.monotonic() >= began + 0.2, "no closing event before the watermark may pass the load"
         run.fake.restarts = restarts_after[len(numbers)]
         numbers.append(number)
         times_us.add(at_us)

@@ -26,7 +26,7 @@ class _Page(BaseHTTPRequestHandler):
 @pytest.fixture
 def server() -> Iterator[str]:
     with ThreadingHTTPServer(("127.0.0.1", 0), _Page) as serving:
-        Thread(target=serving.serve_forever, daemon=True).start()
+        Thread(target=serving.serve_forever, args=(0.01,), daemon=True).start()
         yield f"http://127.0.0.1:{serving.server_port}"
         serving.shutdown()
 

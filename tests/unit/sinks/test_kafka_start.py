@@ -13,6 +13,7 @@ from kafka.errors import ClusterAuthorizationFailedError, NotLeaderForPartitionE
 
 from oncebench.delivery.contract import NO_BATCH, OVERWRITTEN, Mark
 from oncebench.delivery.errors import CommitUncertain, HangingTransaction, RefusedStart
+from oncebench.delivery.topics import replicas
 from oncebench.sinks.kafka.coordinator import EndTxnResult, Outcome, Transaction
 from oncebench.sinks.kafka.leaders import OpenIn
 from oncebench.sinks.kafka.sink import KafkaSink
@@ -167,8 +168,9 @@ def test_a_fence_that_fails_after_a_doubtful_commit_asks_for_a_restart(driver: C
     ],
 )
 def test_an_uncertain_commit_names_the_error_and_whether_waiting_helps(
-    driver: Callable[..., KafkaSink], code: int, message: str
+    driver: Callable[..., KafkaSink], code: int, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(replicas, "LIMIT_S", 0.05)  # nothing listens there
     cluster = Cluster({}, set(), set())
     sink = driver(cluster)
     cluster.end = lambda txns, **_: [EndTxnResult(Outcome.UNKNOWN, code, doubtful=False) for _ in txns]  # type: ignore[method-assign, assignment, misc]

@@ -151,7 +151,7 @@ def test_recovery_and_random_kills_are_the_rows_of_the_tables() -> None:
     made = list(sample_reports.faulted(1))
     data = recovery.as_json(made, rows := list(configurations_of(made)))
     kills = [row for rows in data["rows"] for row in rows if row["family"] == "kills"]
-    (of_machine,) = recovery_table.tables(made, "kills").values()
+    (of_machine,) = recovery_table.tables(recovery_table.outages_of(made), "kills").values()
     assert [(*rows[row["configuration"]], row["action"], *row["cells"]) for row in kills] == of_machine
     for row in kills:
         assert all(made[run]["cell"]["sink"] == rows[row["configuration"]][0] for run in row["runs"])

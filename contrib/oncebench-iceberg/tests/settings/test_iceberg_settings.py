@@ -61,7 +61,7 @@ def uri(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setattr(Answers, "answers", {"/v1/config": (200, {"defaults": {}, "overrides": {}})})
     with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
         server.ended = threading.Event()
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
         server.ended.set()
         server.shutdown()
