@@ -25,4 +25,5 @@ def how_to_install(error: ModuleNotFoundError) -> str | None:
     package = (error.name or "").partition(".")[0]
     if not package or package in _OURS:
         return None
-    return f"it needs the package {package}. Install it in your clone of oncebench: pip install '.[{_EXTRAS.get(package, _SUITE)}]'"
+    extra = _EXTRAS.get(package, _SUITE)
+    return f"it needs the package {package}. Install it in your clone of oncebench: pip install '.[{extra}]'"

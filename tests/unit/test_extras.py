@@ -89,7 +89,8 @@ def test_a_job_needs_no_package_of_the_suite() -> None:
     assert {"kafka", "files-jsonl", "files-parquet", "sqlite"} <= set(found["sinks"])
     assert not {"postgres", "delta"} & set(found["sinks"])
     assert found["postgres"] == (
-        "sink postgres cannot be used here: it needs the package psycopg. Install it in your clone of oncebench: pip install '.[postgres]'"
+        "sink postgres cannot be used here: it needs the package psycopg. "
+        "Install it in your clone of oncebench: pip install '.[postgres]'"
     )
 
 
