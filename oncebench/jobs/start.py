@@ -21,7 +21,7 @@ from oncebench.delivery.journal import Identity, Journal
 from oncebench.delivery.starts.drivers import refuse_newer_sink
 from oncebench.jobs.checkpoint import begun_at, last_batch, newest_finished, open_batch
 from oncebench.jobs.output import OutputChecks, Target
-from oncebench.kafka_access.connection import is_secured, why_refused
+from oncebench.kafka_access.connection import is_secured, why_no_connection, why_refused
 
 
 def identity_of(target: Target, partitions: int) -> Identity:
@@ -103,9 +103,10 @@ def kafka_must_answer(
         cause = named(of_error(error), output, sink_id)
         if cause.permanent:
             raise RefusedStart(f"Kafka at {servers}: {cause.reason} ({text}). {cause.remedy}, then {again}.") from error
+        unconnected = why_no_connection(servers)  # the clients only say that they have waited
         raise NoKafka(
-            f"Kafka at {servers} did not answer a request: {text}. Check that it runs and that the address is right. "
-            f"{kept}; {again}."
+            f"Kafka at {servers} did not answer a request: {unconnected or text}. Check that it runs and that the "
+            f"address is right. {kept}; {again}."
         ) from error
 
 

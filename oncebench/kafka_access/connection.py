@@ -71,6 +71,21 @@ def addresses(servers: str) -> list[tuple[str, int]]:
     return [_address(text.strip()) for text in servers.split(",")]
 
 
+def why_no_connection(servers: str) -> str | None:
+    """Returns why no address of `host:port,...` takes a connection; None: one does, or the text has another form."""
+    found = []
+    try:
+        for host, port in addresses(servers):
+            try:
+                with socket.create_connection((host, port), _CONNECT_S):
+                    return None
+            except OSError as error:
+                found.append(f"{host}:{port}: {_text(error)}")
+    except ValueError:
+        return None
+    return ", ".join(found)
+
+
 def why_no_tls(client: Mapping[str, Any], host: str, port: int, limit_s: float = _CONNECT_S) -> Refusal | None:
     """Returns why a TLS connection to an address fails; None: it does not."""
     place = f"{host}:{port}"

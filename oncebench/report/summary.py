@@ -44,6 +44,8 @@ _MEANING = {
 _LATENCY_FROM = {
     SESSIONS: "scheduled end event", WINDOWS: "end of the window", RECORDS: "scheduled time of the record",
 }  # fmt: skip
+# What has a latency after the warm-up.
+_ENDED = {SESSIONS: "session ended", WINDOWS: "window ended", RECORDS: "record was sent"}
 # What a row is made of, and how many there were.
 _UNITS = {
     SESSIONS: "  sessions    {of_load:,} of {acknowledged:,} finished",
@@ -193,7 +195,8 @@ def _latency(report: Report) -> list[str]:
         return []
     if not n:
         warmup_s = report.get("config", {}).get("warmup_s")  # older reports have none
-        late = f"no session ended after the warm-up of {warmup_s:g} s (give more load, or --warmup 0)"
+        what = _ENDED.get(run_kind_of(report).workload, "session ended")
+        late = f"no {what} after the warm-up of {warmup_s:g} s (give more load, or --warmup 0)"
         return [] if warmup_s is None else [f"  latency     not measured: {late}"]
     found = {name: latency(name)(report) for name in _QUANTILES}
     figures = [f"{name} {_number(ms)}" for name, ms in found.items() if ms is not None]

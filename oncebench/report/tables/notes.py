@@ -99,7 +99,7 @@ def _missing(reports: Sequence[Report], headings: Iterable[str]) -> Iterator[str
             units = " or ".join(dict.fromkeys(_UNITS[run_kind_of(report).workload] for report in few))
             yield (
                 f"{heading.removesuffix(' ms')} is missing for {len(few)} run{'' if len(few) == 1 else 's'}: it needs "
-                f"{latencies_needed(quantile):,} {units} after the warm-up (give a longer --duration)."
+                f"{latencies_needed(quantile):,} {units} after the warm-up (give more load)."
             )
     if len(measured) < len(timed):
         yield "latency is missing with --rate max: the load is complete before the pipeline starts."

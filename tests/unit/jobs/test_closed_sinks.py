@@ -13,13 +13,13 @@ from pyspark.sql.types import StringType, StructField, StructType
 from oncebench.delivery.contract import AT_LEAST_ONCE, Sink, SinkKind, Support
 from oncebench.delivery.errors import RefusedStart
 from oncebench.jobs import SqliteSink, deliver, query
-from oncebench.jobs.session import AT_START
+from oncebench.jobs.session import ADAPTIVE, AT_START, LARGE_TYPES
 
 CONF = SimpleNamespace(getAll=lambda: list(AT_START.items()))
 SESSION = SimpleNamespace(
     version="4.2.0",
     sparkContext=SimpleNamespace(master="local[2]", getConf=lambda: CONF),
-    conf=SimpleNamespace(get=lambda _name, default="2": default),
+    conf=SimpleNamespace(get=lambda name, default="2": "false" if name in (ADAPTIVE, LARGE_TYPES) else default),
 )
 WRITER = SimpleNamespace(option=lambda _name, _value: WRITER)
 ROWS: Any = SimpleNamespace(

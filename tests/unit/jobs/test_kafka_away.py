@@ -11,6 +11,7 @@ from kafka.errors import GroupAuthorizationFailedError, KafkaTimeoutError
 
 from oncebench.delivery.errors import NoKafka, RefusedStart
 from oncebench.jobs.start import kafka_must_answer
+from oncebench.processes.ports import free_ports
 
 
 @pytest.mark.parametrize("error", [KafkaException(KafkaError(KafkaError._TIMED_OUT)), KafkaTimeoutError("late")])
@@ -25,6 +26,18 @@ def test_the_error_of_an_absent_kafka_names_what_is_unharmed(error: Exception) -
         kafka_must_answer("b:1", "a", "out", again="call again", kept="What has ended stays ended"),
     ):
         raise error
+
+
+def test_an_address_where_nothing_listens_is_named_with_the_reason() -> None:
+    (port,) = free_ports(1)
+    servers = f"127.0.0.1:{port}"
+    with (
+        pytest.raises(
+            NoKafka, match=rf"^Kafka at {servers} did not answer a request: {servers}: connection refused\. "
+        ),
+        kafka_must_answer(servers, "a"),
+    ):
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
 
 @pytest.mark.parametrize(

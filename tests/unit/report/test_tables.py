@@ -119,7 +119,7 @@ def test_a_missing_percentile_has_its_reason_below_the_table() -> None:
     few = report(latency_ms={"p50": 5.0, "p95": 6.0, "p99": 7.0, "n": 45 * 20})
     table, notes = tables.markdown([few]).split("\n\n")
     assert "p95 ms" in table and "p99 ms" not in table
-    assert notes == "p99 is missing for 1 run: it needs 100 sessions after the warm-up (give a longer --duration).\n"
+    assert notes == "p99 is missing for 1 run: it needs 100 sessions after the warm-up (give more load).\n"
     assert "p99 is missing for 2 runs: " in tables.markdown([few, report(), few])
     windows = {**few, "latency_ms": {**few["latency_ms"], "n": 99}, "config": {"workload": "windows"}}
     assert "it needs 100 windows after" in tables.markdown([windows])
