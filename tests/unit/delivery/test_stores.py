@@ -324,7 +324,7 @@ def test_an_address_names_a_folder_or_objects(monkeypatch: Any) -> None:
         assert place_at(address) == ObjectStore("bucket", "a/b")
     assert str(place_at("s3a://bucket/a")) == "s3://bucket/a"
     monkeypatch.setattr(choose, "find_spec", lambda _name: None)
-    with pytest.raises(RefusedStart, match=r"not installed.*oncebench\[s3\]"):
+    with pytest.raises(RefusedStart, match=r"not installed.*pip install '\.\[s3\]'"):
         place_at("s3://bucket/a")
 
 
