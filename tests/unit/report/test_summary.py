@@ -173,10 +173,14 @@ def test_an_unmeasured_figure_has_no_line() -> None:
     assert " - " not in text
 
 
-def test_a_load_within_its_warm_up_says_why_it_has_no_latency() -> None:
+@pytest.mark.parametrize(
+    ("workload", "what"),
+    [("sessions", "session ended"), ("windows", "window ended"), ("records", "record was sent")],
+)
+def test_a_load_within_its_warm_up_says_why_it_has_no_latency(workload: str, what: str) -> None:
     nothing = {**dict.fromkeys(("p50", "p95", "p99", "p999", "max")), "n": 0}
-    reported = lines(report(config={"warmup_s": 3.0}, latency_ms=nothing))
-    expected = "not measured: no session ended after the warm-up of 3 s (give more load, or --warmup 0)"
+    reported = lines(report(config={"warmup_s": 3.0, "workload": workload}, latency_ms=nothing))
+    expected = f"not measured: no {what} after the warm-up of 3 s (give more load, or --warmup 0)"
     assert reported["latency"] == expected
 
 

@@ -7,8 +7,10 @@ from functools import partial
 
 import pytest
 
-from oncebench.delivery.contract import NO_BATCH
+from oncebench.delivery.contract import NO_BATCH, Mark
+from oncebench.delivery.transactions.left import OPEN, Left
 from oncebench.sinks.kafka.coordinator import EndTxnResult, Outcome, Transaction
+from oncebench.sinks.kafka.drivers import left
 from oncebench.sinks.kafka.sink import KafkaSink
 from tests.unit.sinks.kafka_cluster import OLD, OWN, Cluster, started
 
@@ -55,6 +57,12 @@ def test_one_marker_shows_that_no_partition_of_a_shared_transaction_is_lost(
     cluster.numbers, cluster.texts = {"it.marker.1": 8 + 1}, {"it.marker.1": "{}"}
     shared = {"transactional_id": OWN, "producer_id": 12, "epoch": 0}
     assert sink.commit(8, dict.fromkeys((0, 1), shared)) == set()
+
+
+def test_a_command_takes_one_marker_for_the_commit_of_a_shared_transaction() -> None:
+    found = Left(OWN, OPEN, batch=8, partitions=(0, 1))
+    assert left._committed({0: Mark(7, 0, None), 1: Mark(8, 0, None)}, found)
+    assert not left._committed({0: Mark(7, 0, None)}, found)
 
 
 def test_a_shared_transaction_is_ended_once(driver: Callable[..., KafkaSink]) -> None:

@@ -8,7 +8,7 @@ import threading
 import time
 from concurrent.futures import Future
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
@@ -225,7 +225,27 @@ def test_a_transaction_is_shared_until_half_of_its_time_out(
     monkeypatch.setattr(writers, "_producers", {names.own_prefix: [one]})
     writer = TransactionalWriter({}, names, 60_000, commits=False, ended={}, retired=frozenset())
     assert writer._sharing(7) is (one if shared else None)
-    assert writer._sharing(8) is None
+    assert replace(writer, ended={"id": 7})._sharing(8) is None, "its transaction is committed"
+
+
+def test_a_task_without_rows_begins_no_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writers, "TransactionalProducer", Begins)
+    monkeypatch.setattr(writers, "_producers", {})
+    monkeypatch.setattr(Begins, "fails", AssertionError("begun"), raising=False)
+    writer = TransactionalWriter({}, Names("s", 1, "out"), 60_000, commits=False, ended={}, retired=frozenset())
+    assert writer.write(cast("Any", Task()), iter(())) == ({}, {})
+
+
+def test_a_transaction_begins_once_per_batch() -> None:
+    begun: list[int] = []
+    made = TransactionalProducer.__new__(TransactionalProducer)
+    made.producer, made.open_batch = cast("Any", SimpleNamespace(begin_transaction=lambda: begun.append(1))), None
+    for batch in (7, 7, 8):
+        made.begin(batch)
+    assert (len(begun), made.open_batch) == (2, 8)
+    assert made.open_for_s() > 0
+    made.open_batch = None
+    assert made.open_for_s() == 0
 
 
 class Failed(Recorded):
