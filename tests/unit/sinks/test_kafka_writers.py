@@ -308,6 +308,18 @@ def test_the_error_that_aborted_a_transaction_is_asked_for(monkeypatch: pytest.M
     assert abort_reason(cast("Any", Aborted())) is None, "a transaction that no error has aborted"
 
 
+def test_the_error_that_aborted_a_transaction_is_asked_for_until_its_marker_call_ends() -> None:
+    class Marking(Aborted):
+        codes: ClassVar = [KafkaError._CONFLICT, KafkaError._CONFLICT, KafkaError.TOPIC_AUTHORIZATION_FAILED]
+
+        def begin_transaction(self) -> None:
+            raise KafkaException(KafkaError(self.codes.pop(0)))
+
+    reason = abort_reason(cast("Any", Marking()))
+    assert reason is not None
+    assert reason.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
 @pytest.mark.parametrize(
     ("key", "advice"), [(b"k", "the record's time"), (None, "a compacted topic takes no record without a key")]
 )

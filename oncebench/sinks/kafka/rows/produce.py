@@ -7,6 +7,7 @@ At-most-once leaves such a row out and sends the others.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +31,10 @@ FLUSH_LIMIT_S = 120.0
 # Enough of a key to find the row again, in one line.
 _KEY_SHOWN = 60
 # What a producer answers to a wrong call if no error has aborted its transaction, or if it has no transactions.
-_NOT_ABORTED = frozenset({KafkaError._STATE, KafkaError._NOT_CONFIGURED})
+_NOT_ABORTED = frozenset({KafkaError._STATE, KafkaError._NOT_CONFIGURED, KafkaError._CONFLICT})
+# How long a marker may still be on its way in a transaction that was aborted: its call then fails within milliseconds.
+MARKER_LIMIT_S = 5.0
+PAUSE_S = 0.01
 
 
 @dataclass(frozen=True)
@@ -179,10 +183,17 @@ def refused(reports: Reports, target: Target, task: TaskView, sent: int = 0, lef
 def abort_reason(producer: Producer) -> KafkaException | None:
     """Returns the error that aborted a producer's open transaction; None if no error did.
 
-    A call that is wrong in an open transaction, and changes nothing, gets this error as its answer.
+    A call that is wrong in an open transaction, and changes nothing, gets this error as its answer. While another
+    thread still puts the marker into the transaction, the answer is only that it does.
     """
-    try:
-        producer.begin_transaction()
-    except KafkaException as error:
-        return None if error.args[0].code() in _NOT_ABORTED else error
-    return None
+    until = time.monotonic() + MARKER_LIMIT_S
+    while True:
+        try:
+            producer.begin_transaction()
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code == KafkaError._CONFLICT and time.monotonic() < until:
+                time.sleep(PAUSE_S)
+                continue
+            return None if code in _NOT_ABORTED else error
+        return None
