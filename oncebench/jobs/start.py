@@ -104,8 +104,9 @@ def kafka_must_answer(
         if cause.permanent:
             raise RefusedStart(f"Kafka at {servers}: {cause.reason} ({text}). {cause.remedy}, then {again}.") from error
         unconnected = why_no_connection(servers)  # the clients only say that they have waited
+        text = f"{text} ({unconnected})" if unconnected else text
         raise NoKafka(
-            f"Kafka at {servers} did not answer a request: {unconnected or text}. Check that it runs and that the "
+            f"Kafka at {servers} did not answer a request: {text}. Check that it runs and that the "
             f"address is right. {kept}; {again}."
         ) from error
 

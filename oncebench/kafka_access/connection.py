@@ -72,7 +72,10 @@ def addresses(servers: str) -> list[tuple[str, int]]:
 
 
 def why_no_connection(servers: str) -> str | None:
-    """Returns why no address of `host:port,...` takes a connection; None: one does, or the text has another form."""
+    """Returns why no address of `host:port,...` takes a connection.
+
+    None: one does, or the text has another form.
+    """
     found = []
     try:
         for host, port in addresses(servers):
