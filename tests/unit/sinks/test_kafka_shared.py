@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -11,6 +15,9 @@ from oncebench.delivery.contract import NO_BATCH, Mark
 from oncebench.delivery.transactions.left import OPEN, Left
 from oncebench.sinks.kafka.coordinator import EndTxnResult, Outcome, Transaction
 from oncebench.sinks.kafka.drivers import left
+from oncebench.sinks.kafka.names import Names
+from oncebench.sinks.kafka.rows import writers
+from oncebench.sinks.kafka.rows.writers import TransactionalWriter
 from oncebench.sinks.kafka.sink import KafkaSink
 from tests.unit.sinks.kafka_cluster import OLD, OWN, Cluster, started
 
@@ -73,3 +80,31 @@ def test_a_shared_transaction_is_ended_once(driver: Callable[..., KafkaSink]) ->
     cluster.known = {entry["transactional_id"]: Transaction(**entry, state="Ongoing") for entry in (shared, other)}  # type: ignore[arg-type, index, misc]
     assert sink.commit(8, {0: shared, 1: other, 2: shared}) == set()
     assert cluster.ended == [OWN, "it.txn.g2.7.c"]
+
+
+@pytest.mark.parametrize(("open_for_s", "shared"), [(0.0, True), (29.0, True), (31.0, False)])
+def test_a_transaction_is_shared_until_half_of_its_time_out(
+    monkeypatch: pytest.MonkeyPatch, open_for_s: float, shared: bool
+) -> None:
+    """A batch that takes longer than the time-out would otherwise lose all its rows again and again."""
+    names = Names("s", 1, "out")
+    one = SimpleNamespace(
+        name="id", sound=True, open_batch=7, used_at=time.monotonic(), open_for_s=lambda: open_for_s, look=lambda: None
+    )
+    monkeypatch.setattr(writers, "_producers", {names.own_prefix: [one]})
+    writer = TransactionalWriter({}, names, 60_000, commits=False, ended={}, retired=frozenset())
+    assert writer._sharing(7) is (one if shared else None)
+    assert replace(writer, ended={"id": 7})._sharing(8) is None, "its transaction is committed"
+
+
+def test_a_transaction_that_became_too_old_while_rows_were_computed_is_not_shared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = iter(["the old one", None])
+    monkeypatch.setattr(TransactionalWriter, "_sharing", lambda *_: next(found))
+    monkeypatch.setattr(TransactionalWriter, "_producer", lambda *_: "a new one")
+    writer = TransactionalWriter({}, Names("s", 1, "out"), 60_000, commits=False, ended={}, retired=frozenset())
+    assert writer._begin(cast("Any", SimpleNamespace(batch=7)), iter([cast("Any", "rows")]))[:2] == (
+        "a new one",
+        "rows",
+    )

@@ -8,7 +8,7 @@ import threading
 import time
 from concurrent.futures import Future
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
@@ -211,21 +211,6 @@ def test_a_transactional_producer_that_saw_an_error_is_never_used_again(
         with pytest.raises(DeliveryFailed if isinstance(error, KafkaException) else OSError):
             writer.write(cast("Any", Task(batch)), iter([pa.record_batch({})]))
     assert len(Begins.made) == 2
-
-
-@pytest.mark.parametrize(("open_for_s", "shared"), [(0.0, True), (29.0, True), (31.0, False)])
-def test_a_transaction_is_shared_until_half_of_its_time_out(
-    monkeypatch: pytest.MonkeyPatch, open_for_s: float, shared: bool
-) -> None:
-    """A batch that takes longer than the time-out would otherwise lose all its rows again and again."""
-    names = Names("s", 1, "out")
-    one = SimpleNamespace(
-        name="id", sound=True, open_batch=7, used_at=time.monotonic(), open_for_s=lambda: open_for_s, look=lambda: None
-    )
-    monkeypatch.setattr(writers, "_producers", {names.own_prefix: [one]})
-    writer = TransactionalWriter({}, names, 60_000, commits=False, ended={}, retired=frozenset())
-    assert writer._sharing(7) is (one if shared else None)
-    assert replace(writer, ended={"id": 7})._sharing(8) is None, "its transaction is committed"
 
 
 def test_a_task_without_rows_begins_no_transaction(monkeypatch: pytest.MonkeyPatch) -> None:

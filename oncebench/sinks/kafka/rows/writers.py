@@ -219,9 +219,11 @@ class TransactionalWriter:
         self, task: TaskView, rows: Iterator[pa.RecordBatch]
     ) -> tuple[TransactionalProducer, pa.RecordBatch | None, float]:
         """Returns a producer, the first rows, and how long these waited for it (in ms)."""
-        sharing = self._sharing(task.batch)
-        if sharing is not None:
-            return sharing, next(rows, None), 0.0
+        if self._sharing(task.batch) is not None:
+            first, asked = next(rows, None), time.perf_counter()
+            # While rows were computed, the transaction may have become too old.
+            transactional = self._sharing(task.batch) or self._producer(task.batch)
+            return transactional, first, (time.perf_counter() - asked) * 1000
         # A new producer takes half a second, while the rows are still being computed.
         with ThreadPoolExecutor(1) as pool:
             finding = pool.submit(self._producer, task.batch)
