@@ -16,10 +16,17 @@ from oncebench.delivery.contract import AT_MOST_ONCE, EXACTLY_ONCE, Support
 from oncebench.delivery.failpoints import KILL, POINTS, Fault, parse_fault
 from oncebench.delivery.protocols import exactly_once_two_phase, native, protocol_of
 from oncebench.errors import ExitCode, UserError
-from oncebench.faults import checkpoint, disk, link, process, replicas, server, too_few_replicas
+from oncebench.faults import checkpoint, disk, link, process, server
 from oncebench.faults.checkpoint import BATCHES_BACK, COMMITS, OFFSETS, damaging
 from oncebench.faults.context import Injection
-from oncebench.faults.roles import GROUP_COORDINATOR, INPUT_LEADER, OUTPUT_LEADER, TRANSACTION_COORDINATOR, Role
+from oncebench.faults.replicas import one_broker, too_few, unclean_election
+from oncebench.faults.replicas.roles import (
+    GROUP_COORDINATOR,
+    INPUT_LEADER,
+    OUTPUT_LEADER,
+    TRANSACTION_COORDINATOR,
+    Role,
+)
 from oncebench.faults.server import KAFKA, POSTGRES
 from oncebench.servers.small_disk import cannot_mount
 from oncebench.sinks.suite import SuiteSink
@@ -145,24 +152,32 @@ FAULTS: Mapping[str, FaultKind] = {
             )
             for role, in_kafka in ROLES.items()
             for name, description, inject, timed, isolates in (
-                ("kill", "SIGKILL for {}, then a restart", replicas.kill_leader, False, False),
-                ("stop", "stops {} for SECONDS", replicas.stop_leader, True, False),
-                ("bounce", "clean restart of {}", replicas.bounce_leader, False, False),
-                ("isolate", "cuts {} off from the other brokers for SECONDS", replicas.isolate_leader, True, True),
+                ("kill", "SIGKILL for {}, then a restart", one_broker.kill_leader, False, False),
+                ("stop", "stops {} for SECONDS", one_broker.stop_leader, True, False),
+                ("bounce", "clean restart of {}", one_broker.bounce_leader, False, False),
+                ("isolate", "cuts {} off from the other brokers for SECONDS", one_broker.isolate_leader, True, True),
             )
         ),
         FaultKind(
             "rolling-restart",
             "clean restart of every Kafka broker, one after the other",
-            replicas.rolling_restart,
+            one_broker.rolling_restart,
             breaks=KAFKA,
             needs_replicas=True,
         ),
         FaultKind(
             "refuse-writes",
             "SIGKILL for one Kafka broker for SECONDS, while each row needs every replica",
-            too_few_replicas.refuse_writes,
+            too_few.refuse_writes,
             timed=True,
+            breaks=KAFKA,
+            in_kafka=WRITTEN,
+            needs_replicas=True,
+        ),
+        FaultKind(
+            "unclean-election",
+            "lets a replica lead that lacks acknowledged rows: no guarantee survives it",
+            unclean_election.unclean_election,
             breaks=KAFKA,
             in_kafka=WRITTEN,
             needs_replicas=True,

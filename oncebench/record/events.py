@@ -81,6 +81,8 @@ LEADER_ISOLATED = "leader-isolated"  # cut off from the other brokers, and not f
 LEADER_RECONNECTED = "leader-reconnected"  # `moved_to`: the broker that led meanwhile
 LEADER_MOVED = "leader-moved"  # `broker` leads the partition instead
 BROKER_ENDS = "broker-ends"  # a broker of a rolling restart begins to shut down cleanly
+REPLICA_KILLED = "replica-killed"  # a follower (SIGKILL): the leader takes rows alone
+LEADER_UNCLEAN = "leader-unclean"  # `broker` leads without the last `lost_offsets` of the partition
 TOO_FEW_REPLICAS = "too-few-replicas"  # the broker is away while topics require all replicas (`required`)
 
 # Faults of the connection between the pipeline and a server.

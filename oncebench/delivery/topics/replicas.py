@@ -19,6 +19,8 @@ from oncebench.delivery.topics.settings import topic_setting
 LIMIT_S = 5.0
 # A wait that is shorter than this needs no words; a longer one repeats them as often.
 LOOK_S = 10.0
+# Lets a replica lead that is not in sync. Kafka's default is false.
+UNCLEAN = "unclean.leader.election.enable"
 _log = logging.getLogger(__name__)
 
 
@@ -63,10 +65,12 @@ def lack_of(topic: str, partition: PartitionMetadata, required: int) -> str | No
     return None
 
 
-def warn_if_short_for_good(admin: AdminClient, topic: str) -> None:
-    """Warns about a topic with fewer replicas than its `min.insync.replicas`.
+def warn_of_replicas(admin: AdminClient, topic: str) -> None:
+    """Warns about an output topic whose replicas cannot keep what its guarantee promises.
 
-    Kafka 4 takes writes to it as long as all replicas are in sync. Older brokers refuse every write.
+    The topic may have fewer replicas than its `min.insync.replicas`: Kafka 4 takes writes to it as long as all replicas
+    are in sync, and older brokers refuse every write. Or it may allow unclean leader elections: a replica that lacks
+    acknowledged records may then lead, and these records are lost.
     """
     required = int(topic_setting(admin, topic, "min.insync.replicas") or 1)
     partitions = admin.list_topics(topic, timeout=LIMIT_S).topics[topic].partitions.values()
@@ -76,6 +80,12 @@ def warn_if_short_for_good(admin: AdminClient, topic: str) -> None:
             "topic %s has %d replicas and min.insync.replicas=%d. Brokers before 4.0 refuse every write to it: lower "
             "min.insync.replicas, or add replicas.",
             *(topic, replicas, required),
+        )
+    if replicas > 1 and topic_setting(admin, topic, UNCLEAN) == "true":
+        _log.warning(
+            "topic %s has %s=true. When its leader fails, Kafka may lose rows that it has acknowledged, and no "
+            "guarantee prevents that. Set it to false.",
+            *(topic, UNCLEAN),
         )
 
 

@@ -46,7 +46,7 @@ ANSWERS = (
     events.PIPELINE_KILLED, events.PIPELINE_FAILED, events.PIPELINE_CONTINUED, events.RANDOM_KILL, events.ZOMBIE_LEFT,
     events.PIPELINE_STOPPED,
 )  # fmt: skip
-# What a fault of one broker of several records when it takes the broker away (`oncebench.faults.replicas`).
+# What a fault of one broker of several records when it takes the broker away (`oncebench.faults.replicas.one_broker`).
 BROKER_LOST = (events.LEADER_KILLED, events.LEADER_STOPPED, events.LEADER_ENDS, events.LEADER_ISOLATED)
 
 

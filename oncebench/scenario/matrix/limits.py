@@ -20,12 +20,20 @@ _NOT_ON_DISK = (
     "to other rows"
 )
 _QUERY_GONE = "Delta identifies a batch by the query id in the checkpoint. A new query writes all rows again"
+_KAFKA_LOSES = (
+    "Kafka loses rows that it has acknowledged, and no sink can prevent that. Its default does: "
+    "unclean.leader.election.enable=false"
+)
 LIMITS: Mapping[tuple[str, str, str], Mapping[str, str]] = {
     ("kill-postgres", AT_MOST_ONCE, "claim"): {"INCO": _NOT_ON_DISK},
     ("kill-session", AT_MOST_ONCE, "claim"): {"INCO": _NOT_ON_DISK},
     ("roll-back", AT_MOST_ONCE, "claim"): {"DUP": _CLAIMS_GONE},
     ("lose-checkpoint", AT_MOST_ONCE, "claim"): {"DUP": _CLAIMS_GONE},
     ("lose-checkpoint", EXACTLY_ONCE, "native"): {"DUP": _QUERY_GONE},
+    ("unclean-election", AT_LEAST_ONCE, "acknowledged"): {"LOSS": _KAFKA_LOSES, "INCO": _KAFKA_LOSES},
+    ("unclean-election", AT_LEAST_ONCE, "native"): {"LOSS": _KAFKA_LOSES, "INCO": _KAFKA_LOSES},
+    ("unclean-election", EXACTLY_ONCE, "idempotent"): {"LOSS": _KAFKA_LOSES, "INCO": _KAFKA_LOSES},
+    ("unclean-election", EXACTLY_ONCE, "two-phase"): {"LOSS": _KAFKA_LOSES, "INCO": _KAFKA_LOSES},
 }
 # Kills that must be harmless even under a weaker guarantee, so an anomaly that it allows elsewhere is a finding here.
 # Nothing is written or claimed yet, or Spark has recorded the batch as done. Under at-most-once also: all is written.
@@ -33,5 +41,6 @@ HARMLESS_POINTS: Mapping[str, frozenset[str]] = {
     AT_MOST_ONCE: frozenset({"batch-start:kill", "after-commit:kill", "after-commit-log:kill"}),
     AT_LEAST_ONCE: frozenset({"batch-start:kill", "after-commit-log:kill"}),
 }
-# Faults that repeat batches which were already done. Rows of those batches are not charged to another fault.
-RETROACTIVE_FAULTS = frozenset({"roll-back", "lose-checkpoint"})
+# Faults that repeat batches which were already done, or whose loss is in later batches. Rows of those batches are not
+# charged to another fault.
+RETROACTIVE_FAULTS = frozenset({"roll-back", "lose-checkpoint", "unclean-election"})

@@ -9,14 +9,16 @@ single broker (see `broker`). If one broker does not start, all are killed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka import IsolationLevel, KafkaException
+from confluent_kafka import TopicPartition as Place
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, OffsetSpec, ResourceType
+from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 
@@ -123,6 +125,44 @@ class KafkaCluster(Kafka):
         except TimeoutError as error:
             late = f"no answer within {_ANSWER_TIMEOUT_S:g} s"
             raise UserError(f"Kafka did not set {name}={value} for {topic}: {late}") from error
+
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Gives a partition these replicas (KIP-455); the first is its preferred leader.
+
+        Returns when Kafka has begun to move them. Raises `UserError` if Kafka refuses.
+        """
+        place = TopicPartition(topic, partition)
+        try:
+            with closing(KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)) as admin:
+                failed = admin.alter_partition_reassignments({place: list(replicas)})[place]
+        except KafkaError as error:
+            failed = error
+        if failed is not None:
+            raise UserError(f"Kafka did not move partition {partition} of {topic} to brokers {replicas}: {failed}")
+
+    def in_sync_replicas(self, topic: str, partition: int, timeout_s: float) -> set[int]:
+        """Returns the numbers of the replicas in sync; empty without an answer in time."""
+        try:
+            found = self.admin().list_topics(topic, timeout=timeout_s).topics[topic].partitions[partition]
+        except (KafkaException, KeyError):
+            return set()
+        return set(found.isrs)
+
+    def committed_end(self, topic: str, partition: int) -> int:
+        """Returns the offset at which a committed reader of the partition waits (its last stable offset).
+
+        Raises `UserError` without an answer within 30 s.
+        """
+        place = Place(topic, partition)
+        try:
+            admin = self.admin()  # it must live until the answer comes
+            found = admin.list_offsets(
+                {place: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_COMMITTED,
+                request_timeout=_ANSWER_TIMEOUT_S,
+            )[place]  # fmt: skip
+            return int(found.result(_ANSWER_TIMEOUT_S).offset)
+        except (KafkaException, TimeoutError) as error:
+            raise UserError(f"Kafka did not return the end of partition {partition} of {topic}: {error}") from error
 
     def other_than(self, number: int) -> Kafka:
         """Another broker of the cluster, which answers while broker `number` is away."""

@@ -5,11 +5,14 @@ group. The end of a read is a position, never a count: aborted records and trans
 consumer never gets them (KIP-98). The reader waits for a broker that restarts.
 
 What can go wrong: an open transaction keeps the last stable offset (LSO) below the end of the log (HW). Nothing above
-the LSO can be read, not even rows that other writers committed. The report then has lso < hw.
+the LSO can be read, not even rows that other writers committed. The report then has lso < hw. An unclean leader
+election cuts the log below records that were read. The reader continues where the log ends now, and returns other rows
+at the positions of lost ones.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -66,6 +69,8 @@ _HOPELESS = frozenset(
         KafkaError._BAD_MSG,
     }
 )
+# librdkafka compares epochs of leaders (KIP-320), and returns the new end of a log that was cut in this text only.
+_CUT = re.compile(r"log truncation detected .*broker end offset is (\d+)")
 
 
 class KafkaReader:
@@ -213,6 +218,9 @@ class KafkaReader:
                 self._reached[number] = max(self._reached[number], message.offset())
             elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise self._closed(error)
+            elif (cut := _CUT.search(error.str())) is not None:
+                self._reached[message.partition()] = int(cut[1])
+                self._consumer.seek(TopicPartition(self.topic, message.partition(), int(cut[1])))
             elif error.fatal() or error.code() in _HOPELESS:
                 raise ReadError(
                     f"{self._where} cannot be read further: {error.str()} ({error.name()}). If its records were "

@@ -47,7 +47,7 @@ from oncebench.delivery.contract import (
 )
 from oncebench.delivery.errors import CommitRefused, CommitUncertain, PipelineError, RefusedStart
 from oncebench.delivery.failures.kafka import of_code
-from oncebench.delivery.topics.replicas import Waiting, shortage, warn_if_short_for_good
+from oncebench.delivery.topics.replicas import Waiting, shortage, warn_of_replicas
 from oncebench.delivery.topics.settings import broker_setting, record_limit
 from oncebench.kafka_repair.addresses import RECOVERY
 from oncebench.kafka_repair.admin import admin_client
@@ -347,7 +347,7 @@ class KafkaSink(Sink):
 
     def _check_topics(self, guarantee: str) -> None:
         refuse_unfit_topics(self._admin, self._topic, self._quarantine_topic, guarantee, ADMIN_LIMIT_S)
-        warn_if_short_for_good(self._admin, self._topic)
+        warn_of_replicas(self._admin, self._topic)
         self._limits = Limits(record_limit(self._admin, self._topic))
 
     def _check_timeout(self) -> None:

@@ -1,6 +1,6 @@
-"""Faults of one broker of three, in whole audited runs.
+"""Faults of brokers in a cluster of three, in whole audited runs.
 
-Exactly-once is kept, and rows flow on.
+Exactly-once is kept, and rows flow on. Only an unclean leader election breaks every guarantee.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from oncebench.delivery.contract import EXACTLY_ONCE
+from oncebench.delivery.contract import AT_LEAST_ONCE, EXACTLY_ONCE
 from oncebench.lab.lab import Lab, open_lab
 from oncebench.measure import measure
 from oncebench.record.json_lines import read_lines
+from oncebench.report.outcome import outcome_of
 from oncebench.report.replication import replication_of
 from oncebench.report.schema import Report
 from oncebench.scenario.cell import Cell
@@ -83,16 +84,38 @@ def test_exactly_once_survives_a_broker_that_is_cut_off(tmp_path: Path, variant:
     assert connected["moved_to"] != isolated["broker"], "two brokers believed that they lead"
 
 
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("guarantee", "variant"),
+    [(EXACTLY_ONCE, "two-phase"), (EXACTLY_ONCE, "idempotent"), (AT_LEAST_ONCE, "acknowledged")],
+)
+def test_no_guarantee_survives_an_unclean_election(three: Lab, tmp_path: Path, guarantee: str, variant: str) -> None:
+    report, timeline = audited(three, tmp_path / "run", guarantee, variant, ("after-commit:unclean-election@after=3",))
+    (elected,) = (line for line in timeline if line["event"] == "leader-unclean")
+    assert elected["lost_offsets"] > 0
+    assert report["verdict"] == "broken"
+    assert report["anomalies"]["LOSS"]["count"] > 0
+    assert outcome_of(report) == "limit", report["reasons"]
+    assert three.own_kafka is not None
+    assert three.own_kafka.alive
+
+
 def kept(lab: Lab, folder: Path, variant: str, faults: tuple[str, ...]) -> tuple[Report, list[Any]]:
     """The report of a run that hit these faults and kept exactly-once, and its timeline."""
-    cell = Cell("kafka", EXACTLY_ONCE, variant, faults=faults, rate=300.0, sessions=60, max_events_per_batch=300,
-                warmup_s=0.0, brokers=3)  # fmt: skip
-    require_possible([cell])
-    with open_work_dir(folder) as work:
-        report = measure(cell, lab, work.path)
+    report, timeline = audited(lab, folder, EXACTLY_ONCE, variant, faults)
     assert (report["verdict"], report["rows"]["lost"], report["rows"]["duplicated"]) == ("kept", 0, 0), report[
         "reasons"
     ]
     assert [fault["hit"] for fault in report["faults"]] == [True] * len(faults)
     assert report["faults"][0]["recovery"]["longest_gap"] > 0
+    return report, timeline
+
+
+def audited(lab: Lab, folder: Path, guarantee: str, variant: str, faults: tuple[str, ...]) -> tuple[Report, list[Any]]:
+    """The report of a run with these faults, and its timeline."""
+    cell = Cell("kafka", guarantee, variant, faults=faults, rate=300.0, sessions=60, max_events_per_batch=300,
+                warmup_s=0.0, brokers=3)  # fmt: skip
+    require_possible([cell])
+    with open_work_dir(folder) as work:
+        report = measure(cell, lab, work.path)
     return report, list(read_lines(folder / "timeline.jsonl").items)

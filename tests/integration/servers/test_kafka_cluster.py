@@ -14,7 +14,7 @@ from kafka.errors import CoordinatorNotAvailableError
 from kafka.protocol.metadata import CoordinatorType
 
 from oncebench.errors import UserError
-from oncebench.faults.roles import GROUPS, TRANSACTIONS, stored_in
+from oncebench.faults.replicas.roles import GROUPS, TRANSACTIONS, stored_in
 from oncebench.servers.kafka.cluster import KafkaCluster, start_cluster
 from oncebench.servers.kafka.settings import CLIENTS
 from oncebench.servers.kafka.views import view

@@ -17,7 +17,7 @@ import pytest
 from kafka.errors import ProducerFencedError, TransactionAbortableError, for_code
 from kafka.protocol.metadata import CoordinatorType
 
-from oncebench.faults.roles import GROUPS, TRANSACTIONS, stored_in
+from oncebench.faults.replicas.roles import GROUPS, TRANSACTIONS, stored_in
 from oncebench.kafka_access.forms import to_kafka_python
 from oncebench.servers.kafka.broker import KafkaBroker
 from oncebench.servers.kafka.cluster import KafkaCluster, start_cluster

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, PartitionMetadata
 from oncebench.delivery.copies.sizes import copy_sizes
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.topics.check import READ, WRITE, refuse_unfit
-from oncebench.delivery.topics.replicas import lack_of
+from oncebench.delivery.topics.replicas import lack_of, warn_of_replicas
 from oncebench.delivery.topics.settings import producer_sizes
 
 OWN = ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata")
@@ -94,3 +94,36 @@ def test_no_batch_of_a_producer_is_larger_than_its_topic_takes(limit: int) -> No
         assert sizes["batch.size"] == min(limit, 1_000_000)
         assert sizes["message.max.bytes"] >= limit
         Producer({"bootstrap.servers": "127.0.0.1:9", "log_level": 0, **sizes})  # the client takes them
+
+
+def settings_of(replicas: int, **settings: str) -> AdminClient:
+    """A cluster whose topic `orders` has so many replicas and these settings."""
+
+    def describe_configs(resources: Any, **_asked: Any) -> dict[Any, Future[Any]]:
+        found: Future[Any] = Future()
+        found.set_result({name.replace("_", "."): SimpleNamespace(value=value) for name, value in settings.items()})
+        return {resources[0]: found}
+
+    numbers = list(range(replicas))
+    topic = SimpleNamespace(partitions={3: partition(leader=0, replicas=numbers, in_sync=numbers)})
+    listed = SimpleNamespace(topics={"orders": topic})
+    return cast(
+        "AdminClient", SimpleNamespace(describe_configs=describe_configs, list_topics=lambda *_args, **_more: listed)
+    )
+
+
+@pytest.mark.parametrize(
+    ("replicas", "settings", "warning"),
+    [
+        (3, {"unclean_leader_election_enable": "true"}, "no guarantee prevents that. Set it to false."),
+        (3, {"unclean_leader_election_enable": "false"}, None),
+        (1, {"unclean_leader_election_enable": "true"}, None),  # nobody else could lead
+        (1, {"min_insync_replicas": "2"}, "Brokers before 4.0 refuse every write to it"),
+        (3, {"min_insync_replicas": "2"}, None),
+    ],
+)
+def test_a_start_warns_of_replicas_that_lose_or_refuse_rows(
+    caplog: pytest.LogCaptureFixture, replicas: int, settings: dict[str, str], warning: str | None
+) -> None:
+    warn_of_replicas(settings_of(replicas, **settings), "orders")
+    assert [warning in record.getMessage() for record in caplog.records] == ([] if warning is None else [True])

@@ -12,6 +12,9 @@ from oncebench.faults.context import FaultContext
 from oncebench.processes.child import Child
 from pipeline.config import PipelineConfig
 
+# No process of Linux has this pid: the largest is 2**22.
+NOBODY = 2**22 + 1
+
 
 @dataclass
 class Attempt:

@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from oncebench.faults import disk, link, process, replicas
+from oncebench.faults import disk, link, process
 from oncebench.faults import server as server_faults
 from oncebench.faults.link import link_to
-from oncebench.faults.roles import OUTPUT_LEADER
-from tests.unit.faults import test_replicas
-from tests.unit.faults.fake_pipeline import Server, World, run
+from oncebench.faults.replicas import one_broker
+from oncebench.faults.replicas.roles import OUTPUT_LEADER
+from tests.unit.faults.fake_pipeline import NOBODY, Server, World, run
+from tests.unit.faults.replicas import test_one_broker
 
 
 class Full(World):
@@ -52,7 +53,7 @@ def runs_full(world: World, fault: Any, server: Any) -> None:
 def test_the_server_is_whole_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Any, does: list[str]
 ) -> None:
-    session = SimpleNamespace(pid=11, kill=lambda: None)
+    session = SimpleNamespace(pid=NOBODY, kill=lambda: None)
     monkeypatch.setattr(server_faults.psutil, "Process", lambda _pid: SimpleNamespace(children=lambda: [session]))
     monkeypatch.setattr(server_faults, "_serves", lambda *_: True)
     server = Server()
@@ -61,7 +62,7 @@ def test_the_server_is_whole_again(
 
 
 def test_a_session_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    session = Server(pid=11)
+    session = Server(pid=NOBODY)
     monkeypatch.setattr(server_faults.psutil, "Process", lambda _pid: SimpleNamespace(children=lambda: [session]))
     monkeypatch.setattr(server_faults, "_serves", lambda *_: True)
     runs_full(Full(tmp_path), server_faults.stop_session, Server())
@@ -90,10 +91,10 @@ def test_a_leader_is_continued_although_the_others_do_not_answer(world: World, m
     def fail(_leader: object) -> None:
         raise OSError("no broker answers")
 
-    monkeypatch.setattr(replicas, "_LOOK_S", 0.0)
-    monkeypatch.setattr(replicas._Leader, "successor", fail)
-    cluster = test_replicas.Cluster()
+    monkeypatch.setattr(one_broker, "_LOOK_S", 0.0)
+    monkeypatch.setattr(one_broker.Leader, "successor", fail)
+    cluster = test_one_broker.Cluster()
     context = world.context("stop-output-leader", cluster)
     with pytest.raises(OSError, match="no broker answers"):
-        run(replicas.stop_leader(context, 0.001, OUTPUT_LEADER), polls=10**6)
+        run(one_broker.stop_leader(context, 0.001, OUTPUT_LEADER), polls=10**6)
     assert [each for each in cluster.said if "2" in each] == ["pause 2", "resume 2"]

@@ -13,7 +13,7 @@ from oncebench.errors import UserError
 from oncebench.faults import server as server_faults
 from oncebench.run.attempts.supervisor import Supervisor
 from oncebench.sinks.kafka.coordinator import Transaction
-from tests.unit.faults.fake_pipeline import Server, World, run
+from tests.unit.faults.fake_pipeline import NOBODY, Server, World, run
 
 
 class Listing:
@@ -93,9 +93,9 @@ def test_hijack_reports_a_kafka_that_does_not_list_transactions(
 
 
 def test_kill_session_kills_a_session_of_the_pipeline_or_is_idle(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    session = SimpleNamespace(pid=11, killed=[], cmdline=lambda: ["postgres: root postgres 127.0.0.1(4711) idle"])
+    session = SimpleNamespace(pid=NOBODY, killed=[], cmdline=lambda: ["postgres: root postgres 127.0.0.1(4711) idle"])
     session.kill = lambda: session.killed.append(True)
-    other = SimpleNamespace(pid=12, cmdline=lambda: ["postgres: root postgres 127.0.0.1(4712) idle"])
+    other = SimpleNamespace(pid=NOBODY + 1, cmdline=lambda: ["postgres: root postgres 127.0.0.1(4712) idle"])
     monkeypatch.setattr(
         server_faults.psutil, "Process", lambda _pid: SimpleNamespace(children=lambda: [other, session])
     )
@@ -110,7 +110,7 @@ def test_kill_session_kills_a_session_of_the_pipeline_or_is_idle(world: World, m
 
 
 def test_kill_session_ends_when_the_server_has_recovered(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    session = SimpleNamespace(pid=11, kill=lambda: None)
+    session = SimpleNamespace(pid=NOBODY, kill=lambda: None)
     monkeypatch.setattr(server_faults.psutil, "Process", lambda _pid: SimpleNamespace(children=lambda: [session]))
     monkeypatch.setattr(server_faults, "_serves", lambda *_: True)
     for cut_short in (False, True):
@@ -161,7 +161,7 @@ def test_a_stopped_session_is_continued_at_the_end_of_the_run(
     world: World, monkeypatch: pytest.MonkeyPatch, cut_short: bool
 ) -> None:
     said: list[str] = []
-    session = SimpleNamespace(pid=11, suspend=lambda: said.append("suspend"), resume=lambda: said.append("resume"))
+    session = SimpleNamespace(pid=NOBODY, suspend=lambda: said.append("suspend"), resume=lambda: said.append("resume"))
     monkeypatch.setattr(server_faults.psutil, "Process", lambda _pid: SimpleNamespace(children=lambda: [session]))
     monkeypatch.setattr(server_faults, "_serves", lambda *_: True)
     context = world.context("stop-session", Server())

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from oncebench.faults import replicas
 from oncebench.faults.context import FaultContext
-from oncebench.faults.roles import OUTPUT_LEADER, Role
+from oncebench.faults.replicas import one_broker
+from oncebench.faults.replicas.roles import OUTPUT_LEADER, Role
 from oncebench.run.attempts.supervisor import Supervisor
 from tests.unit.faults.fake_pipeline import World, run
 
@@ -113,15 +113,16 @@ class Cluster:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replicas, "LIMIT_S", 0.0)
-    monkeypatch.setattr(replicas, "_LOOK_S", 0.0)
+    monkeypatch.setattr(one_broker, "LIMIT_S", 0.0)
+    monkeypatch.setattr(one_broker, "_LOOK_S", 0.0)
 
 
 def context(world: World, cluster: Cluster, fault: str = "kill-output-leader") -> FaultContext:
     return world.context(fault, cluster)
 
 
-KILL, BOUNCE = partial(replicas.kill_leader, role=OUTPUT_LEADER), partial(replicas.bounce_leader, role=OUTPUT_LEADER)
+KILL = partial(one_broker.kill_leader, role=OUTPUT_LEADER)
+BOUNCE = partial(one_broker.bounce_leader, role=OUTPUT_LEADER)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,7 @@ def test_the_leader_of_the_moment_goes_and_comes_back(world: World, injection: A
 def test_a_leader_that_is_away_is_back_when_the_run_ends(
     world: World, injection: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replicas, "LIMIT_S", 3600.0)
+    monkeypatch.setattr(one_broker, "LIMIT_S", 3600.0)
     cluster = Cluster(moves=False)
     running = injection(context(world, cluster), 0.0)
     while "pipeline-continued" not in world.events:
@@ -151,13 +152,13 @@ def test_a_leader_that_is_away_is_back_when_the_run_ends(
 
 def test_a_stopped_leader_continues_after_its_seconds(world: World) -> None:
     cluster = Cluster()
-    run(replicas.stop_leader(context(world, cluster), 0.001, OUTPUT_LEADER), polls=10**6)
+    run(one_broker.stop_leader(context(world, cluster), 0.001, OUTPUT_LEADER), polls=10**6)
     assert cluster.said == ["pause 2", "resume 2"]
     assert world.events == ["leader-stopped", "pipeline-continued", "leader-continued"]
     assert world.notes[-1]["moved_to"] == 3
 
 
-ISOLATE = partial(replicas.isolate_leader, role=OUTPUT_LEADER)
+ISOLATE = partial(one_broker.isolate_leader, role=OUTPUT_LEADER)
 
 
 def test_an_isolated_leader_is_reconnected_after_its_seconds(world: World) -> None:
@@ -187,7 +188,7 @@ def test_brokers_that_do_not_agree_after_a_cut_are_reported(world: World, monkey
     assert world.whys[-1] == "the brokers did not agree within 0 s"
 
 
-@pytest.mark.parametrize("injection", [partial(replicas.stop_leader, role=OUTPUT_LEADER), ISOLATE])
+@pytest.mark.parametrize("injection", [partial(one_broker.stop_leader, role=OUTPUT_LEADER), ISOLATE])
 def test_a_broker_that_is_away_too_briefly_to_lose_its_role_tested_nothing(world: World, injection: Any) -> None:
     cluster = Cluster(moves=False)
     run(injection(context(world, cluster), 0.001), polls=10**6)
@@ -196,7 +197,7 @@ def test_a_broker_that_is_away_too_briefly_to_lose_its_role_tested_nothing(world
     assert not cluster.disturbed
 
 
-@pytest.mark.parametrize("injection", [partial(replicas.stop_leader, role=OUTPUT_LEADER), ISOLATE])
+@pytest.mark.parametrize("injection", [partial(one_broker.stop_leader, role=OUTPUT_LEADER), ISOLATE])
 def test_a_look_without_an_answer_hides_no_other_leader(
     world: World, injection: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,12 +217,12 @@ def test_a_look_without_an_answer_hides_no_other_leader(
 def test_a_fault_without_a_target_is_idle_and_touches_no_broker(
     world: World, cluster: Cluster, role: Role, why: str
 ) -> None:
-    run(replicas.kill_leader(context(world, cluster), 0.0, role))
+    run(one_broker.kill_leader(context(world, cluster), 0.0, role))
     assert (cluster.said, world.events) == ([], ["nemesis-idle", "pipeline-continued"])
     assert world.whys[0].startswith(why)
 
 
-@pytest.mark.parametrize("injection", [KILL, BOUNCE, ISOLATE, replicas.rolling_restart])
+@pytest.mark.parametrize("injection", [KILL, BOUNCE, ISOLATE, one_broker.rolling_restart])
 def test_a_second_fault_waits_for_the_end_of_the_first(world: World, injection: Any) -> None:
     cluster = Cluster(disturbed=True)
     second = injection(context(world, cluster), 0.0)
@@ -245,7 +246,7 @@ def test_a_rolling_restart_waits_for_replicas_before_each_broker(world: World, m
     cluster = Cluster()
     looks: list[int] = []
     monkeypatch.setattr(Cluster, "in_sync", lambda self, _limit: looks.append(len(self.said)) or True)
-    run(replicas.rolling_restart(context(world, cluster, "rolling-restart"), 0.0))
+    run(one_broker.rolling_restart(context(world, cluster, "rolling-restart"), 0.0))
     assert cluster.said == [f"{act} {number}" for number in (1, 2, 3) for act in ("end", "start")]
     assert {0, 2, 4, 6} <= set(looks)
     assert world.events == ["pipeline-continued", *["broker-ends", "broker-back"] * 3]
@@ -259,19 +260,19 @@ def test_replicas_that_were_in_sync_are_not_looked_at_again(world: World, monkey
         return looks[-1]
 
     monkeypatch.setattr(Cluster, "in_sync", every_second_one_is_in_sync)
-    monkeypatch.setattr(replicas, "LIMIT_S", 30.0)
+    monkeypatch.setattr(one_broker, "LIMIT_S", 30.0)
     run(KILL(context(world, Cluster()), 0.0))
     assert world.events == ["leader-killed", "pipeline-continued", "leader-moved", "broker-back"]
 
 
 def test_a_rolling_restart_ends_where_replicas_do_not_catch_up(world: World) -> None:
     cluster = Cluster(synced=False)
-    run(replicas.rolling_restart(context(world, cluster, "rolling-restart"), 0.0))
+    run(one_broker.rolling_restart(context(world, cluster, "rolling-restart"), 0.0))
     assert (cluster.said, world.events) == ([], ["pipeline-continued", "nemesis-idle"])
 
 
 def test_the_run_waits_while_a_leader_is_away_and_still_restarts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replicas, "LIMIT_S", 3600.0)
+    monkeypatch.setattr(one_broker, "LIMIT_S", 3600.0)
     cluster = Cluster(moves=False)
     fault = context(world, cluster)
     with Supervisor(fault.config, {}, 0, seed=1) as supervisor:

@@ -9,8 +9,8 @@ import pytest
 from kafka.errors import KafkaTimeoutError
 
 from oncebench.errors import UserError
-from oncebench.faults import roles
-from oncebench.faults.roles import Place, java_hash, stored_in
+from oncebench.faults.replicas import roles
+from oncebench.faults.replicas.roles import Place, java_hash, stored_in
 from tests.unit.faults.fake_pipeline import World
 from tests.unit.faults.test_server import Listing
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from oncebench.errors import UserError
-from oncebench.faults import replicas, too_few_replicas
+from oncebench.faults.replicas import one_broker, too_few
 from tests.unit.faults.fake_pipeline import World, run
-from tests.unit.faults.test_replicas import Cluster
+from tests.unit.faults.replicas.test_one_broker import Cluster
 
 LOOKS = 10**6
 
@@ -34,7 +34,7 @@ class Settable(Cluster):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replicas, "_LOOK_S", 0.0)
+    monkeypatch.setattr(one_broker, "_LOOK_S", 0.0)
 
 
 def brokers(cluster: Settable) -> list[str]:
@@ -60,7 +60,7 @@ def test_an_outage_without_a_write_tested_nothing(world: World, ago_s: float, do
     plan(world, 11, ago_s)
     if done:
         (world.folder / "checkpoint" / "commits" / "11").write_text("v1\n{}\n")
-    run(too_few_replicas.refuse_writes(world.context("refuse-writes", Settable()), 0.001), polls=LOOKS)
+    run(too_few.refuse_writes(world.context("refuse-writes", Settable()), 0.001), polls=LOOKS)
     assert world.whys == ([] if exercised else [
         "no batch waited to be written after 0.001 s: make the fault longer than the trigger"
     ])  # fmt: skip
@@ -70,7 +70,7 @@ def test_an_outage_without_a_write_tested_nothing(world: World, ago_s: float, do
 def test_writes_are_refused_and_then_taken_again(world: World, cut_short: bool) -> None:
     cluster = Settable()
     plan(world, 11, ago_s=60.0)
-    fault = too_few_replicas.refuse_writes(world.context("refuse-writes", cluster), 3600.0 if cut_short else 0.001)
+    fault = too_few.refuse_writes(world.context("refuse-writes", cluster), 3600.0 if cut_short else 0.001)
     if cut_short:
         while "pipeline-continued" not in world.events:
             next(fault)
@@ -94,13 +94,13 @@ def test_a_topic_that_takes_no_setting_does_not_keep_the_others_as_they_are(worl
 
     cluster = Deaf()
     with pytest.raises(UserError, match="Kafka does not answer"):
-        run(too_few_replicas.refuse_writes(world.context("refuse-writes", cluster), 0.001), polls=LOOKS)
+        run(too_few.refuse_writes(world.context("refuse-writes", cluster), 0.001), polls=LOOKS)
     assert len([each for each in cluster.said if "=2" in each]) == 4
     assert not cluster.disturbed
 
 
 def test_without_whole_replicas_no_setting_changes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replicas, "LIMIT_S", 0.0)
+    monkeypatch.setattr(one_broker, "LIMIT_S", 0.0)
     cluster = Settable(synced=False)
-    run(too_few_replicas.refuse_writes(world.context("refuse-writes", cluster), 0.0))
+    run(too_few.refuse_writes(world.context("refuse-writes", cluster), 0.0))
     assert (cluster.said, world.events) == ([], ["nemesis-idle", "pipeline-continued"])

@@ -2,8 +2,8 @@
 
 Promise: at the end every broker is back, and every topic requires as many in-sync replicas as before.
 
-Failure modes: those of `replicas`. The pipeline has nothing to write meanwhile: the fault is idle. Kafka does not take
-a topic's settings (`UserError`).
+Failure modes: those of `one_broker`. The pipeline has nothing to write meanwhile: the fault is idle. Kafka does not
+take a topic's settings (`UserError`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from oncebench.faults.context import FaultContext, pausing, waiting
-from oncebench.faults.replicas import back, disturbing, in_sync
-from oncebench.faults.roles import GROUPS, TRANSACTIONS
+from oncebench.faults.replicas.one_broker import back, disturbing, in_sync
+from oncebench.faults.replicas.roles import GROUPS, TRANSACTIONS
 from oncebench.faults.server import KAFKA
 from oncebench.jobs.checkpoint import begun_at, open_batch
 from oncebench.record import events

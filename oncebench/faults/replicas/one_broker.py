@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from oncebench.faults.context import FaultContext, pausing, waiting
-from oncebench.faults.roles import Place, Role
+from oncebench.faults.replicas.roles import Place, Role
 from oncebench.faults.server import KAFKA
 from oncebench.record import events
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:  # `oncebench list` runs without what starts a broker
 LIMIT_S = 300.0
 T = TypeVar("T")
 _LOOK_S = 0.25  # between two looks at Kafka's metadata
-_ANSWER_S = 2.0  # a healthy broker answers in milliseconds; the supervisor waits meanwhile
+ANSWER_S = 2.0  # a healthy broker answers in milliseconds; the supervisor waits meanwhile
 
 
 @dataclass(frozen=True)
-class _Leader:
+class Leader:
     """The broker that has a role, and the partition that gives the role to it."""
 
     cluster: KafkaCluster
@@ -48,32 +48,32 @@ class _Leader:
 
     def successor(self) -> int | None:
         """The broker that leads the partition instead, as another broker sees it."""
-        found = self.cluster.other_than(self.number).leader(*self.place, timeout_s=_ANSWER_S)
+        found = self.cluster.other_than(self.number).leader(*self.place, timeout_s=ANSWER_S)
         return None if found == self.number else found
 
     def successor_by_the_others(self) -> int | None:
         """As `successor`, while this broker answers too, with its own view."""
-        found = self.cluster.leader_without(self.number, *self.place, timeout_s=_ANSWER_S)
+        found = self.cluster.leader_without(self.number, *self.place, timeout_s=ANSWER_S)
         return None if found == self.number else found
 
 
 def kill_leader(context: FaultContext, _seconds: float, role: Role) -> Generator[None]:
     """Kills the broker with the role. Starts it again when the partition has another leader."""
-    if (leader := (yield from _find(context, role))) is None:
+    if (leader := (yield from find(context, role))) is None:
         return
     with disturbing(leader.cluster):
         leader.broker.kill()
-        _note(context, events.LEADER_KILLED, leader)
+        note(context, events.LEADER_KILLED, leader)
         context.resume_pipeline()
         yield from _fail_over(context, leader)
 
 
 def bounce_leader(context: FaultContext, _seconds: float, role: Role) -> Generator[None]:
     """Shuts the broker with the role down cleanly, while the pipeline runs, and starts it again."""
-    if (leader := (yield from _find(context, role))) is None:
+    if (leader := (yield from find(context, role))) is None:
         return
     with disturbing(leader.cluster):
-        _note(context, events.LEADER_ENDS, leader)
+        note(context, events.LEADER_ENDS, leader)
         context.resume_pipeline()
         yield from _end(leader.broker)
         yield from _fail_over(context, leader)
@@ -84,13 +84,13 @@ def stop_leader(context: FaultContext, seconds: float, role: Role) -> Generator[
 
     Its connections stay open, and nothing answers.
     """
-    if (leader := (yield from _find(context, role))) is None:
+    if (leader := (yield from find(context, role))) is None:
         return
     with disturbing(leader.cluster):
         successor: int | None = None
         try:
             leader.broker.pause()
-            _note(context, events.LEADER_STOPPED, leader)
+            note(context, events.LEADER_STOPPED, leader)
             context.resume_pipeline()
             with context.server_away():
                 successor = yield from _leader_within(seconds, leader.successor)
@@ -107,19 +107,19 @@ def isolate_leader(context: FaultContext, seconds: float, role: Role) -> Generat
     Clients still reach every broker. The fault ends when every broker has the same view of the cluster, and sees every
     replica in sync.
     """
-    if (leader := (yield from _find(context, role))) is None:
+    if (leader := (yield from find(context, role))) is None:
         return
     cluster = leader.cluster
     assert cluster.network is not None, "`lab.broker` starts separable brokers for a run with this fault"
     with disturbing(cluster):
         with cluster.network.cut(leader.number):
-            _note(context, events.LEADER_ISOLATED, leader)
+            note(context, events.LEADER_ISOLATED, leader)
             context.resume_pipeline()
             with context.server_away():
                 successor = yield from _leader_within(seconds, leader.successor_by_the_others)
         context.note(events.LEADER_RECONNECTED, broker=leader.number, **_moved(successor))
         _idle_without(successor, context, seconds)
-        if not (yield from waiting(now_and_then(lambda: cluster.agrees(_ANSWER_S)), LIMIT_S)):
+        if not (yield from waiting(now_and_then(lambda: cluster.agrees(ANSWER_S)), LIMIT_S)):
             context.idle(f"the brokers did not agree within {LIMIT_S:g} s")
 
 
@@ -149,7 +149,7 @@ def disturbing(cluster: KafkaCluster) -> Iterator[None]:
         cluster.disturbed = False
 
 
-def _find(context: FaultContext, role: Role) -> Generator[None, None, _Leader | None]:
+def find(context: FaultContext, role: Role) -> Generator[None, None, Leader | None]:
     """The broker that has the role at this moment. Idle and None without one."""
     cluster: KafkaCluster = context.servers[KAFKA]
     yield from waiting(lambda: not cluster.disturbed)
@@ -157,13 +157,13 @@ def _find(context: FaultContext, role: Role) -> Generator[None, None, _Leader | 
         place = role.place(context)
         number = None if place is None else cluster.leader(*place)
         if place is not None and number is not None:
-            return _Leader(cluster, place, number, cluster.controller() == number)
+            return Leader(cluster, place, number, cluster.controller() == number)
         context.idle(f"no broker is {role.description}")
     context.resume_pipeline()
     return None
 
 
-def _fail_over(context: FaultContext, leader: _Leader) -> Generator[None]:
+def _fail_over(context: FaultContext, leader: Leader) -> Generator[None]:
     """Waits until another broker leads the partition, then starts the one that is away."""
     with context.server_away():
         successor = yield from waiting(now_and_then(leader.successor), LIMIT_S)
@@ -212,13 +212,13 @@ def in_sync(context: FaultContext, cluster: KafkaCluster) -> Generator[None, Non
 
     If it takes too long, the fault is recorded as idle.
     """
-    if (yield from waiting(now_and_then(lambda: cluster.in_sync(_ANSWER_S)), LIMIT_S)):
+    if (yield from waiting(now_and_then(lambda: cluster.in_sync(ANSWER_S)), LIMIT_S)):
         return True
     context.idle(f"the replicas were not in sync within {LIMIT_S:g} s")
     return False
 
 
-def _note(context: FaultContext, event: str, leader: _Leader) -> None:
+def note(context: FaultContext, event: str, leader: Leader) -> None:
     topic, partition = leader.place
     run = context.config.sink_id  # the topic's prefix is new in each run, and would only lengthen the line
     controller = {"controller": True} if leader.controller else {}
