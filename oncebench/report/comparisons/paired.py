@@ -54,6 +54,8 @@ _FOLLOWING = frozenset({"sessions"})
 _EVENTS = field("events", "in_topic")
 # The units that the name of a field may end with.
 UNITS = frozenset({"ms", "s", "bytes"})
+# An empty value in words.
+_EMPTY = {"checkpoint": "checkpoint in the work dir"}
 
 
 @dataclass(frozen=True)
@@ -240,6 +242,8 @@ def with_unit(name: str, value: Any) -> str:
     """A field and its value with its unit: `trigger_ms`, 2000 become `trigger 2,000 ms`."""
     if name == SCHEMA:
         return f"older rules ({SCHEMA} {value})"
+    if value == "" and name in _EMPTY:
+        return _EMPTY[name]
     stem, _, unit = name.rpartition("_")
     label, unit = (stem, f" {unit}") if unit in UNITS else (name, "")
     if isinstance(value, float) and value.is_integer():

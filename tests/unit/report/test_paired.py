@@ -220,6 +220,7 @@ def test_each_setting_is_named_by_the_fields_that_differ() -> None:
 
 def test_a_setting_without_a_limit_says_so() -> None:
     assert paired.with_unit("max_events_per_batch", None) == "no max events per batch"
+    assert paired.with_unit("checkpoint", "") == "checkpoint in the work dir"
     assert paired.with_unit("max_events_per_batch", 200_000) == "max events per batch 200,000"
 
 
