@@ -24,16 +24,18 @@ _KAFKA_LOSES = (
     "Kafka loses rows that it has acknowledged, and no sink can prevent that. Its default does: "
     "unclean.leader.election.enable=false"
 )
+# Rows that readers had seen are gone: whole batches, or parts of sessions.
+_KAFKA_LOST = dict.fromkeys(("LOSS", "LOSTC", "TORN", "INCO"), _KAFKA_LOSES)
 LIMITS: Mapping[tuple[str, str, str], Mapping[str, str]] = {
     ("kill-postgres", AT_MOST_ONCE, "claim"): {"INCO": _NOT_ON_DISK},
     ("kill-session", AT_MOST_ONCE, "claim"): {"INCO": _NOT_ON_DISK},
     ("roll-back", AT_MOST_ONCE, "claim"): {"DUP": _CLAIMS_GONE},
     ("lose-checkpoint", AT_MOST_ONCE, "claim"): {"DUP": _CLAIMS_GONE},
     ("lose-checkpoint", EXACTLY_ONCE, "native"): {"DUP": _QUERY_GONE},
-    ("unclean-election", AT_LEAST_ONCE, "acknowledged"): {"LOSS": _KAFKA_LOSES, "INCO": _KAFKA_LOSES},
-    ("unclean-election", AT_LEAST_ONCE, "native"): {"LOSS": _KAFKA_LOSES, "INCO": _KAFKA_LOSES},
-    ("unclean-election", EXACTLY_ONCE, "idempotent"): {"LOSS": _KAFKA_LOSES, "INCO": _KAFKA_LOSES},
-    ("unclean-election", EXACTLY_ONCE, "two-phase"): {"LOSS": _KAFKA_LOSES, "INCO": _KAFKA_LOSES},
+    ("unclean-election", AT_LEAST_ONCE, "acknowledged"): _KAFKA_LOST,
+    ("unclean-election", AT_LEAST_ONCE, "native"): _KAFKA_LOST,
+    ("unclean-election", EXACTLY_ONCE, "idempotent"): _KAFKA_LOST,
+    ("unclean-election", EXACTLY_ONCE, "two-phase"): _KAFKA_LOST,
 }
 # Kills that must be harmless even under a weaker guarantee, so an anomaly that it allows elsewhere is a finding here.
 # Nothing is written or claimed yet, or Spark has recorded the batch as done. Under at-most-once also: all is written.

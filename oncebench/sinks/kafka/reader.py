@@ -219,8 +219,7 @@ class KafkaReader:
             elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise self._closed(error)
             elif (cut := _CUT.search(error.str())) is not None:
-                self._reached[message.partition()] = int(cut[1])
-                self._consumer.seek(TopicPartition(self.topic, message.partition(), int(cut[1])))
+                self._continue_at(message.partition(), int(cut[1]))
             elif error.fatal() or error.code() in _HOPELESS:
                 raise ReadError(
                     f"{self._where} cannot be read further: {error.str()} ({error.name()}). If its records were "
@@ -236,6 +235,12 @@ class KafkaReader:
             headers=[message.headers() or () for message in records],
             seen_us=seen_us,
         )
+
+    def _continue_at(self, number: int, offset: int) -> None:
+        """Reads a partition again from an offset. `seek` is refused where the client has ended a partition."""
+        self._reached[number] = offset
+        self._consumer.incremental_unassign([TopicPartition(self.topic, number)])
+        self._consumer.incremental_assign([TopicPartition(self.topic, number, offset)])
 
     def _find_partitions(self, limit_s: float) -> list[int]:
         start = time.monotonic()
