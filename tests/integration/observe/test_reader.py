@@ -20,7 +20,9 @@ from oncebench.record.streams import read_stream
 from oncebench.servers.kafka.broker import KafkaBroker
 from oncebench.sinks.kafka.reader import SETTLE_PAUSE_S, KafkaReader
 from oncebench.sinks.reader import End, ReadReport, Rows
+from tests.cut_log import cut_in_half
 from tests.reading import SETTLE_S
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -248,3 +250,22 @@ def test_a_saved_quarantine_keeps_our_headers_and_ignores_those_of_a_sender(kafk
     assert table["source_offset"].to_pylist() == [123_456_789_012, None, None, None, 123_456_789_012]
     assert table["key_bytes"].to_pylist() == [None] * 5
     assert table["value_bytes"].to_pylist() == [None] * 4 + [77]
+
+
+def test_a_reader_continues_where_a_log_was_cut(kafka_own: KafkaBroker) -> None:
+    topic = kafka_own.fresh_topic("reader", partitions=1)
+    seen: list[tuple[int, str]] = []
+
+    def look(reader: KafkaReader) -> list[tuple[int, str]]:
+        rows = reader.poll(0.2)
+        seen.extend(zip(rows.offset, ((value or b"").decode() for value in rows.value), strict=True))
+        return seen
+
+    with closing(KafkaReader(kafka_own.bootstrap_servers, topic)) as reader:
+        for batch in ("ab", "cd"):  # two record batches: the cut leaves the first one
+            produce(plain(kafka_own), topic, 0, list(batch))
+        wait_for("the four rows", lambda: len(look(reader)) == 4)
+        cut_in_half(kafka_own, topic, 0)
+        produce(plain(kafka_own), topic, 0, ["x"])
+        wait_for("the row after the cut", lambda: len(look(reader)) == 5)
+    assert seen == [(0, "a"), (1, "b"), (2, "c"), (3, "d"), (2, "x")]

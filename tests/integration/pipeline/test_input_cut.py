@@ -15,20 +15,12 @@ from confluent_kafka.admin import NewPartitions
 from oncebench.jobs.inputs.topic import InputTopic
 from oncebench.lab.lab import Lab
 from oncebench.servers.kafka.broker import KafkaBroker
+from tests.cut_log import cut_in_half
 from tests.pipelines import PARTITIONS, WAIT_S, Fixture, every_row, session
 from tests.starts import accepted, catch_up, refusal
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
-
-
-def cut_in_half(broker: KafkaBroker, topic: str, partition: int) -> None:
-    """Kills the broker and cuts a partition's log, as an unclean leader election does."""
-    broker.kill()
-    (segment,) = (broker.data / f"{topic}-{partition}").glob("*.log")
-    with segment.open("r+b") as file:
-        file.truncate(segment.stat().st_size // 2)
-    broker.restart()
 
 
 @pytest.mark.slow
