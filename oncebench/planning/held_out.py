@@ -17,17 +17,25 @@ TOLERANCE = 0.25
 
 @dataclass(frozen=True)
 class Error:
-    """One figure of one held-out setting.
+    """One figure of one run of a held-out setting.
 
     Attributes:
+        events: input events per batch of the run.
         name: the figure, with its unit.
         predicted, measured: in that unit; a plan without a steady state has no prediction.
     """
 
     setting: PlanSetting
+    events: float
     name: str
     predicted: float | None
     measured: float
+
+    @property
+    def run_text(self) -> str:
+        """The run in words. Flat out, runs of one setting differ in the size of their batches."""
+        text = self.setting.text
+        return f"{text}, {self.events:,.0f} events a batch" if self.setting.rate is None else text
 
     @property
     def share(self) -> float | None:
@@ -60,9 +68,9 @@ def errors(points: Sequence[Point]) -> list[Error]:
 def _of(costs: Costs, point: Point) -> Iterator[Error]:
     setting = point.setting
     if setting.rate is None:
-        yield Error(setting, "batch ms", duration_ms(costs, setting, point.events), point.batch_ms)
+        yield Error(setting, point.events, "batch ms", duration_ms(costs, setting, point.events), point.batch_ms)
         cpu_us = processor_ms(costs, setting, point.events) / point.events * 1000
-        yield Error(setting, "CPU µs/event", cpu_us, point.cpu_ms / point.events * 1000)
+        yield Error(setting, point.events, "CPU µs/event", cpu_us, point.cpu_ms / point.events * 1000)
         return
     expected = forecast(costs, setting)
     predicted = (None,) * 4 if expected is None else (
@@ -71,4 +79,4 @@ def _of(costs: Costs, point: Point) -> Iterator[Error]:
     measured = (point.batch_ms, point.cpu_ms / point.events * 1000, point.p50_ms, point.p99_ms)
     for name, guess, value in zip(("batch ms", "CPU µs/event", "p50 ms", "p99 ms"), predicted, measured, strict=True):
         if value is not None:
-            yield Error(setting, name, guess, value)
+            yield Error(setting, point.events, name, guess, value)

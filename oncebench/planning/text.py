@@ -64,7 +64,7 @@ def errors_text(errors: Sequence[Error], costs: Costs) -> str:
     rows = [("setting, held out", "figure", "predicted", "measured", "error")]
     rows += [
         (
-            error.setting.text,
+            error.run_text,
             error.name,
             "does not keep up" if error.predicted is None else _short(error.predicted),
             _short(error.measured),
@@ -73,9 +73,10 @@ def errors_text(errors: Sequence[Error], costs: Costs) -> str:
         for error in errors
     ]
     misses = sum(error.missed for error in errors)
-    within = f"{len(errors) - misses} of {len(errors)} figures of {len(held_out)} settings are within {TOLERANCE:.0%}."
+    runs = len({error.run_text for error in errors})
+    within = f"{len(errors) - misses} of {len(errors)} figures of {runs} runs are within {TOLERANCE:.0%}."
     unknown = f"Not predicted, because the plan needs their runs: {'; '.join(needed)}.\n" if needed else ""
-    return f"{grid(rows, right_from=2)}\n{within} Each setting was predicted from the runs of the others.\n{unknown}"
+    return f"{grid(rows, right_from=2)}\n{within} Each was predicted from the runs of other settings.\n{unknown}"
 
 
 def _short(value: float) -> str:
