@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +47,20 @@ _TAKEN = b"java.net.BindException"
 WORKER_MEMORY = "1g"
 
 
+@dataclass(frozen=True)
+class Start:
+    """How the processes of a cluster start.
+
+    Attributes:
+        settings: the folder of Spark's settings, the first entry of every class path; None: an empty folder of each
+            process.
+        options: further options of every JVM, executors included.
+    """
+
+    settings: Path | None = None
+    options: Sequence[str] = ()
+
+
 class _PortTaken(MissingEnvironment):
     """Another process listens on a port of the master."""
 
@@ -62,6 +76,7 @@ class SparkCluster:
         java: runs master and workers.
         master: the process of the master.
         workers: the newest process of each worker.
+        how: how its processes start.
     """
 
     address: str
@@ -70,6 +85,7 @@ class SparkCluster:
     java: Java
     master: Child
     workers: list[Child] = field(default_factory=list)
+    how: Start = Start()
     _stack: ExitStack = field(default_factory=ExitStack)
 
     def state(self) -> Mapping[str, Any]:
@@ -163,7 +179,7 @@ class SparkCluster:
         (port,) = free_ports(1)
         arguments = ["--host", LOOPBACK, "--webui-port", str(port), "--cores", "1", "--memory", WORKER_MEMORY,
                      "--work-dir", str(folder / "work"), self.address]  # fmt: skip
-        return self._stack.enter_context(start(self.java, "Worker", arguments, folder))
+        return self._stack.enter_context(start_process(self.java, "Worker", arguments, folder, self.how))
 
 
 @contextmanager
@@ -172,11 +188,13 @@ def start_spark_cluster(
     java: Java,
     workers: int,
     interrupted: Callable[[], bool] = lambda: False,
+    start: Start = Start(),
 ) -> Iterator[SparkCluster]:
     """Starts a master and workers with one core each below `folder`.
 
     Args:
         interrupted: whether the user has asked to end; ends the wait for the workers.
+        start: how its processes start.
 
     Raises:
         MissingEnvironment: a process ends while it starts, or the workers do not register within START_LIMIT_S.
@@ -184,7 +202,7 @@ def start_spark_cluster(
     """
     for attempt in range(1, _STARTS + 1):
         with ExitStack() as stack:
-            cluster = _begin(folder, java, stack)
+            cluster = _begin(folder, java, start, stack)
             try:
                 cluster.start_workers(workers, interrupted)
             except _PortTaken:
@@ -195,16 +213,17 @@ def start_spark_cluster(
             return
 
 
-def _begin(folder: Path, java: Java, stack: ExitStack) -> SparkCluster:
+def _begin(folder: Path, java: Java, how: Start, stack: ExitStack) -> SparkCluster:
     """Starts a master on free ports. Its log begins anew."""
     port, shown = free_ports(2)
     own = ["--host", LOOPBACK, "--port", str(port), "--webui-port", str(shown)]
     (folder / "master" / "log").unlink(missing_ok=True)
-    master = stack.enter_context(start(java, "Master", own, folder / "master"))
-    return SparkCluster(f"spark://{LOOPBACK}:{port}", f"http://{LOOPBACK}:{shown}", folder, java, master, _stack=stack)
+    master = stack.enter_context(start_process(java, "Master", own, folder / "master", how))
+    address, shown_at = f"spark://{LOOPBACK}:{port}", f"http://{LOOPBACK}:{shown}"
+    return SparkCluster(address, shown_at, folder, java, master, how=how, _stack=stack)
 
 
-def start(java: Java, kind: str, arguments: list[str], folder: Path) -> Child:
+def start_process(java: Java, kind: str, arguments: list[str], folder: Path, how: Start) -> Child:
     """Starts a master or a worker, with an environment of its own."""
     for name in ("conf", "home"):
         (folder / name).mkdir(parents=True, exist_ok=True)
@@ -215,10 +234,11 @@ def start(java: Java, kind: str, arguments: list[str], folder: Path) -> Child:
         "TMPDIR": str(temporary),
         "JAVA_HOME": str(java.home),
         "SPARK_HOME": str(SPARK_HOME),
-        "SPARK_CONF_DIR": str(folder / "conf"),
+        "SPARK_CONF_DIR": str(how.settings or folder / "conf"),
         "SPARK_LOCAL_IP": LOOPBACK,
         "SPARK_LOCAL_DIRS": str(temporary),
-        "JDK_JAVA_OPTIONS": f'{_JVM} "{jvm_option(temporary)}"',  # also for the executors, which inherit it
+        # Executors inherit it.
+        "JDK_JAVA_OPTIONS": " ".join((_JVM, *(f'"{each}"' for each in (*how.options, jvm_option(temporary))))),
         # Without retries: on the next port it would miss its own workers, which then register at another master.
         "SPARK_MASTER_OPTS": "-Dspark.port.maxRetries=0",
         "SPARK_DAEMON_MEMORY": "256m",  # a master and a worker keep little: names and states

@@ -14,8 +14,9 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyspark
 
@@ -44,6 +45,8 @@ _TIMEOUT_S = 120.0
 _POLL_S = 0.05
 _SLOWER = "Spark will start more slowly, because no archive of its classes could be made"
 _ARCHIVE, _MADE_FOR, _LOG_FILE = "classes.jsa", "made-for", "pipeline.log"
+# Writes an archive with files in a folder; returns None, or why there is no archive.
+Write = Callable[[Path, Path], str | None]
 
 
 def prepare_spark(java: Java, class_path: Sequence[Path], environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -51,10 +54,25 @@ def prepare_spark(java: Java, class_path: Sequence[Path], environment: Mapping[s
 
     The archive comes from the cache, or is made now, which takes about 30 s once.
     """
+    return archive_of(
+        "", java, class_path, environment,
+        lambda archive, folder: _write_archive(archive, folder, java, class_path, environment),
+    )  # fmt: skip
+
+
+def archive_of(
+    user: str, java: Java, class_path: Sequence[Path], environment: Mapping[str, str], write: Write
+) -> tuple[str, ...]:
+    """Returns the JVM option with the archive of the processes of one kind; empty if it could not be made.
+
+    Args:
+        user: the kind of process that loads the classes; empty: the driver.
+    """
     home = Path(pyspark.__file__).parent
     jars = [*class_path, *sorted((home / "jars").glob("spark-core_*.jar"))]
     # The JVM itself compares these.
     state = [
+        *filter(None, (user,)),
         java.version,
         str(java.home),
         environment.get("SPARK_HOME", ""),
@@ -63,22 +81,22 @@ def prepare_spark(java: Java, class_path: Sequence[Path], environment: Mapping[s
     folder = cache_dir() / "spark" / hashlib.sha256("\n".join(state).encode()).hexdigest()[:16]
     try:
         with disk_errors(folder, f"set {CACHE_VARIABLE} to another folder"):
-            _make(folder, java, class_path, environment)
+            _make(folder, java, user, write)
     except (UserError, OSError) as error:
         _LOG.warning(f"{_SLOWER}: {error}")
     archive = folder / _ARCHIVE
     return (f"-XX:SharedArchiveFile={archive}",) if has(archive) else ()
 
 
-def _make(folder: Path, java: Java, class_path: Sequence[Path], environment: Mapping[str, str]) -> None:
+def _make(folder: Path, java: Java, user: str, write: Write) -> None:
     """Puts the archive, or the log of a failed attempt, into its folder, unless it is there."""
-    made_for = f"{Path(pyspark.__file__).parent}\n{java.home}"
+    made_for = "\n".join(filter(None, (str(Path(pyspark.__file__).parent), str(java.home), user)))
 
     def make(made: Path) -> None:
         _LOG.info("preparing an archive of Spark's classes for Java %s (once, about 30 s)", java.version)
         _remove_unused(folder.parent, made_for)
         (made / _MADE_FOR).write_text(made_for, "utf-8")
-        failure = _write_archive(made / _ARCHIVE, made.parent, java, class_path, environment)
+        failure = write(made / _ARCHIVE, made.parent)
         if failure is not None:
             shutil.copy(made.parent / _LOG_FILE, made / _LOG_FILE)
             _LOG.warning(_describe(failure, folder))
@@ -106,27 +124,44 @@ def _write_archive(
     archive: Path, folder: Path, java: Java, class_path: Sequence[Path], environment: Mapping[str, str]
 ) -> str | None:
     """Runs a pipeline that writes the archive; returns None, or why there is no archive."""
+    own = {"jvm_options": (f"-XX:ArchiveClassesAtExit={archive}",)}
+    failure = run_two_sessions(folder, java, class_path, environment, own)
+    return written(archive, failure)
+
+
+def written(archive: Path, failure: str | None) -> str | None:
+    """Returns why there is no archive, or None. A failure leaves no half-written archive."""
+    if failure is None and not archive.is_file():
+        failure = "the JVM wrote no archive"
+    if failure is not None:
+        archive.unlink(missing_ok=True)
+    return failure
+
+
+def run_two_sessions(
+    folder: Path, java: Java, class_path: Sequence[Path], environment: Mapping[str, str], own: Mapping[str, Any]
+) -> str | None:
+    """Runs a pipeline until it has read two sessions, and ends it; returns None or the failure.
+
+    Args:
+        own: further fields of the pipeline's configuration.
+    """
     try:
         with start_kafka(folder, java) as kafka:
-            config = _config(kafka, folder, class_path, f"-XX:ArchiveClassesAtExit={archive}")
+            config = _config(kafka, folder, class_path, own)
             ledger = folder / "ledger"
             run_load(LoadConfig(kafka.bootstrap_servers, config.input_topic, "max", sessions=2, ledger_dir=ledger))
             write_config(config, folder / "pipeline.json")
             command = [sys.executable, "-m", "pipeline", str(folder / "pipeline.json")]
             try:
                 with process.start("the pipeline", command, folder / _LOG_FILE, cwd=HOME, env=environment) as child:
-                    failure = _run_one_batch(child, folder)
+                    return _run_one_batch(child, folder)
             finally:
                 sweep(folder)  # a killed pipeline leaves its sockets
     except (UserError, LoadError) as error:
         with (folder / _LOG_FILE).open("a", encoding="utf-8") as log:
             log.write(f"{error}\n")
-        failure = re.split("[;\n]", str(error))[0]  # the rest may be the end of a log
-    if failure is None and not archive.is_file():
-        failure = "the JVM wrote no archive"
-    if failure is not None:
-        archive.unlink(missing_ok=True)  # it may be half written
-    return failure
+        return re.split("[;\n]", str(error))[0]  # the rest may be the end of a log
 
 
 def _run_one_batch(child: Child, folder: Path) -> str | None:
@@ -153,7 +188,7 @@ def _has_batch(folder: Path) -> bool:
     return any(line["kind"] == BATCH for line in read_lines(folder / "progress.jsonl").items)
 
 
-def _config(kafka: KafkaBroker, folder: Path, class_path: Sequence[Path], option: str) -> PipelineConfig:
+def _config(kafka: KafkaBroker, folder: Path, class_path: Sequence[Path], own: Mapping[str, Any]) -> PipelineConfig:
     return PipelineConfig(
         bootstrap_servers=kafka.bootstrap_servers,
         input_topic=kafka.create_topic("in", 2),
@@ -166,5 +201,5 @@ def _config(kafka: KafkaBroker, folder: Path, class_path: Sequence[Path], option
         checkpoint=folder / "checkpoint",
         record=folder,
         driver_jars=tuple(map(str, class_path)),
-        jvm_options=(option,),
+        **own,
     )

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from oncebench.lab.lab import Lab
+from oncebench.lab.spark.executor_archive import prepare_executors
 from oncebench.scenario.cell import Cell
 from oncebench.servers.spark_cluster import start_spark_cluster
 
@@ -31,5 +32,6 @@ def open_cluster(cell: Cell, lab: Lab, folder: Path, interrupted: Callable[[], b
     if not cell.workers or lab.cluster is not None:
         yield lab
         return
-    with start_spark_cluster(folder / FOLDER, lab.java, cell.workers, interrupted=interrupted) as cluster:
+    start = prepare_executors(lab.java, lab.class_path, lab.environment())
+    with start_spark_cluster(folder / FOLDER, lab.java, cell.workers, interrupted, start) as cluster:
         yield replace(lab, cluster=cluster)
