@@ -91,7 +91,8 @@ class KafkaAccess:
     # Not a field, so that no conversion of the fields has a secret.
     @cached_property
     def _resolved(self) -> _Resolved:
-        file = read_properties(Path(self.conf)) if self.conf else {}
+        read = read_properties(Path(self.conf)) if self.conf else {}
+        file = {name: value.strip() for name, value in read.items()}  # as Kafka does (ConfigDef.parseType)
         in_file = file.pop(SERVERS, "")
         servers = self.bootstrap_servers or in_file
         if self.conf and not servers:

@@ -34,6 +34,8 @@ def refuse_other_form(kind: str, path: Path, form: str, where: str) -> None:
     """
     if form.upper() == "PEM":
         return
+    if _is_pem(path):
+        raise AccessRefused(f"{where}: the {kind} {path} is in PEM form. Set ssl.{kind}.type=PEM")
     target = "ca.pem" if kind == "truststore" else "client.pem"
     source, commands = shlex.quote(str(path)), []
     if form.upper() == "JKS":
@@ -80,6 +82,13 @@ def check_own_certificate(path: Path, has_password: bool, where: str) -> None:
             f"(openssl pkcs8 -topk8 -v1 PBE-SHA1-3DES -in {source} -out key.pem), and write it into the keystore with "
             "the certificates"
         )
+
+
+def _is_pem(path: Path) -> bool:
+    try:
+        return _CERTIFICATE in path.read_text("latin-1")
+    except OSError:
+        return False
 
 
 def _decoded(text: str) -> bytes:
