@@ -58,7 +58,8 @@ def check_own_certificate(path: Path, has_password: bool, where: str) -> None:
     """Checks a file with a client's certificates and its key.
 
     Raises:
-        AccessRefused: a part is missing, the key has a form that Java does not read, or its password is missing.
+        AccessRefused: a part is missing, the key has a form that Java does not read, or its password is missing or
+            has no use.
     """
     text = _text(path, "keystore", where)
     key = _KEY.search(text)
@@ -73,6 +74,10 @@ def check_own_certificate(path: Path, has_password: bool, where: str) -> None:
             f"{where}: the key in {path} is in the form {form} PRIVATE KEY, which Java does not read. Convert it "
             f"(openssl pkcs8 -topk8 -nocrypt -in {source} -out key.pem), and write it into the keystore with the "
             "certificates"
+        )
+    if form == "" and has_password:  # Java would decrypt it
+        raise AccessRefused(
+            f"{where}: the key in {path} is not encrypted, so it has no password. Remove ssl.key.password"
         )
     if form == "ENCRYPTED" and not has_password:
         raise AccessRefused(f"{where}: the key in {path} is encrypted. Give its password as ssl.key.password")

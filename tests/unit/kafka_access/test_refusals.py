@@ -118,6 +118,17 @@ def test_a_key_that_java_cannot_decrypt_is_refused(tmp_path: Path) -> None:
     access(tmp_path, store)
 
 
+@pytest.mark.parametrize("password", [SECRET, ""])
+def test_a_password_of_a_key_that_is_not_encrypted_is_refused(tmp_path: Path, password: str) -> None:
+    """Java decrypts a key whenever there is a password; OpenSSL ignores it."""
+    (tmp_path / "client.pem").write_text(CERTIFICATE + KEY)
+    store = {**TLS, "ssl.keystore.type": "PEM", "ssl.keystore.location": "client.pem"}
+    access(tmp_path, store)
+    with pytest.raises(AccessRefused, match=r"client\.pem is not encrypted.*Remove ssl\.key\.password$") as refused:
+        access(tmp_path, {**store, "ssl.key.password": password})
+    assert SECRET not in str(refused.value)
+
+
 @pytest.mark.parametrize("name", sorted({*FIXED, *ELSEWHERE_NAMED}))
 def test_a_setting_that_would_undo_a_guarantee_is_refused_by_name(tmp_path: Path, name: str) -> None:
     for refuse in (lambda: access(tmp_path, {name: "0"}), lambda: KafkaAccess("b:1", settings={name: "0"})):
