@@ -59,6 +59,14 @@ def test_a_local_pipeline_ships_nothing() -> None:
     assert "spark.executorEnv.PYTHONPATH" not in found
 
 
+def test_a_cluster_that_sizes_itself_begins_with_an_executor() -> None:
+    """Spark begins with none, and a start waits for one before it runs a task."""
+    least = "spark.dynamicAllocation.minExecutors"
+    assert settings(replace(CONFIG, master=MASTER))[least] == "1"
+    assert settings(replace(CONFIG, master=MASTER, spark={least: "3"}))[least] == "3"
+    assert least not in settings(CONFIG)
+
+
 TOKENS = {
     "security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER",
     "sasl.oauthbearer.token.endpoint.url": "https://idp.example/token",
