@@ -220,7 +220,8 @@ def start(java: Java, kind: str, arguments: list[str], folder: Path) -> Child:
         "SPARK_LOCAL_DIRS": str(temporary),
         "JDK_JAVA_OPTIONS": f'{_JVM} "{jvm_option(temporary)}"',  # also for the executors, which inherit it
         # Without retries: on the next port it would miss its own workers, which then register at another master.
-        "SPARK_MASTER_OPTS": "-Dspark.port.maxRetries=0",
+        # Without the server that takes jobs by HTTP from every user of this machine. Its port is 6066 for every master.
+        "SPARK_MASTER_OPTS": "-Dspark.port.maxRetries=0 -Dspark.master.rest.enabled=false",
         "SPARK_DAEMON_MEMORY": "256m",  # a master and a worker keep little: names and states
     }
     main = f"org.apache.spark.deploy.{kind.lower()}.{kind}"
