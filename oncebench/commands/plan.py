@@ -19,6 +19,7 @@ from oncebench.commands.shared.options import (
     MAX_OUTAGE_S,
     GroupedCommand,
     existing_path,
+    finite,
 )
 from oncebench.commands.shared.postgres import postgres_option
 from oncebench.commands.shared.refusals import given, refuse
@@ -64,6 +65,7 @@ class _Duration(click.ParamType[float]):
 @click.option(
     "--rate",
     type=click.FloatRange(min=1),
+    callback=finite,
     required=True,
     metavar="EV/S",
     help="Events per second that the job must process.",
@@ -79,6 +81,7 @@ class _Duration(click.ParamType[float]):
     "outage_s",
     type=click.FloatRange(0, MAX_OUTAGE_S),
     default=USUAL_OUTAGE_S,
+    callback=finite,
     metavar="S",
     show_default=True,
     help="Seconds that the job may be down before Kafka aborts its prepared transactions.",

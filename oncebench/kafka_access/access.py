@@ -34,6 +34,10 @@ _CONNECTION: Mapping[str, range | None] = {
     "retry.backoff.max.ms": range(1, 300_000 + 1),
     "socket.connection.setup.timeout.ms": range(1000, 2**31),
 }
+# librdkafka refuses a first pause above the longest one, for which some of our clients have a short default. Java then
+# takes the longest one for the first (ExponentialBackoff). The numbers are Java's defaults.
+_FIRST, _FIRST_MS = "reconnect.backoff.ms", 50
+_LONGEST, _LONGEST_MS = "reconnect.backoff.max.ms", 1000
 _ONLY_JAVAS = ("client.dns.lookup", "default")
 _NUMBER = re.compile(r"[+-]?\d+")
 
@@ -91,7 +95,8 @@ class KafkaAccess:
     # Not a field, so that no conversion of the fields has a secret.
     @cached_property
     def _resolved(self) -> _Resolved:
-        file = read_properties(Path(self.conf)) if self.conf else {}
+        read = read_properties(Path(self.conf)) if self.conf else {}
+        file = {name: value.strip() for name, value in read.items()}  # as Kafka does (ConfigDef.parseType)
         in_file = file.pop(SERVERS, "")
         servers = self.bootstrap_servers or in_file
         if self.conf and not servers:
@@ -105,7 +110,7 @@ class KafkaAccess:
         folder, where = (Path(self.conf).parent, self.conf) if self.conf else (Path(), GIVEN)
         others = {name: value for name, value in file.items() if _is_connection(name, value)}
         others |= {name: value for name, value in self.settings.items() if not is_security(name)}
-        client = {SERVERS: servers, **others, **to_librdkafka(security, folder, where)}
+        client = {SERVERS: servers, **others, **_back_off(others), **to_librdkafka(security, folder, where)}
         return _Resolved(Redacted(client), tuple(sorted(name for name in file if _is_unused(name, file[name]))))
 
     def at(self, bootstrap_servers: str) -> KafkaAccess:
@@ -151,3 +156,13 @@ def _is_connection(name: str, value: str) -> bool:
         return False
     accepted = _CONNECTION[name]
     return accepted is None or not _NUMBER.fullmatch(value) or int(value) in accepted  # Java too refuses another text
+
+
+def _back_off(settings: Mapping[str, str]) -> dict[str, str]:
+    """Returns both pauses before a client connects again, if the settings have one of them."""
+    given = {name: str(settings[name]) for name in (_FIRST, _LONGEST) if name in settings}
+    if not given or not all(value.isdecimal() for value in given.values()):
+        return {}
+    first = int(given.get(_FIRST, _FIRST_MS))
+    longest = int(given.get(_LONGEST, max(first, _LONGEST_MS)))
+    return {_FIRST: str(min(first, longest)), _LONGEST: str(longest)}

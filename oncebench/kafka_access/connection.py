@@ -24,7 +24,9 @@ from confluent_kafka.admin import AdminClient
 from oncebench.kafka_access.forms import tls_context
 
 LIMIT_S = 8.0
-_DEFAULT_PORT = 9092
+_PROTOCOL = re.compile(r"^\w+://")  # every client ignores it in front of an address
+_HOST = re.compile(r"\[[^\[\]/\s]+\]|[^\[\]/:;\s]+")  # an IPv6 address in brackets, or a name
+_DEFAULT_PORT, _LAST_PORT = 9092, 65535
 _CONNECT_S = 3.0  # for one address, and for its TLS handshake
 _LEAST_S = 0.2  # for the addresses if the limit is over
 _LOGIN_S = 4.0  # the login has at least this, whatever the addresses took: a distant cluster takes a second or two
@@ -274,9 +276,13 @@ def _text(error: OSError) -> str:
 
 
 def _address(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
+    host, colon, port = _PROTOCOL.sub("", text, count=1).rpartition(":")
     if not colon:
         host, port = port, str(_DEFAULT_PORT)
-    if not host or not port.isdecimal():
+    if not (_HOST.fullmatch(host) and port.isdecimal() and 0 < int(port) <= _LAST_PORT):
         raise ValueError(text)
+    try:
+        host.encode("idna")  # as a look-up does
+    except UnicodeError:
+        raise ValueError(text) from None
     return host.strip("[]"), int(port)

@@ -33,6 +33,11 @@ def read_properties(path: Path, environment: Mapping[str, str] = os.environ) -> 
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise AccessRefused(f"the Kafka settings {path} cannot be read: {why}. Correct the path or the file") from None
+    if text.startswith("\ufeff"):
+        raise AccessRefused(
+            f"{path} begins with a byte order mark, which Java reads as a part of the first line. Save the file "
+            "without it"
+        )
     for line in _logical_lines(text):
         if not line.isascii():  # Java reads Latin-1, most editors write UTF-8
             raise AccessRefused(

@@ -30,11 +30,15 @@ _KNOWN = frozenset(
         "ssl.keystore.location", "ssl.key.password", HOST_CHECK,
     }
 )  # fmt: skip
+_OF_CLIENT = "sasl.oauthbearer.client.credentials.client."
 # Settings of Java clients that another one replaces here, and which.
 _INSTEAD = {
     "ssl.truststore.certificates": "ssl.truststore.location, the path of a file",
     "ssl.keystore.key": "ssl.keystore.location, the path of a file",
     "ssl.keystore.certificate.chain": "ssl.keystore.location, the path of a file",
+    f"{_OF_CLIENT}id": "sasl.jaas.config, with the option clientId",
+    f"{_OF_CLIENT}secret": "sasl.jaas.config, with the option clientSecret",
+    "sasl.oauthbearer.scope": "sasl.jaas.config, with the option scope",
     "enable.ssl.certificate.verification": "ssl.truststore.location: the broker's certificate is always checked",
 }
 # Parts of the names of settings that are about security, for example in enable.ssl.certificate.verification.
@@ -166,8 +170,16 @@ def _token(settings: Mapping[str, str], options: Mapping[str, str], where: str) 
 
 def _check(options: Mapping[str, str], needed: tuple[str, ...], more: tuple[str, ...], where: str) -> None:
     for name in needed:
-        if not options.get(name):
-            raise AccessRefused(f"{where}: sasl.jaas.config has no {name}. Add it")
+        if name not in options:
+            raise AccessRefused(
+                f"{where}: sasl.jaas.config has no {name}. Add it. If the setting has several lines, each but the last "
+                "must end with \\"
+            )
+        if not options[name]:
+            raise AccessRefused(
+                f"{where}: the {name} in sasl.jaas.config is empty. Correct it, or the environment variable that it "
+                "names"
+            )
     for name in options:
         if name not in needed + more:
             raise AccessRefused(

@@ -34,6 +34,8 @@ def refuse_other_form(kind: str, path: Path, form: str, where: str) -> None:
     """
     if form.upper() == "PEM":
         return
+    if _is_pem(path):
+        raise AccessRefused(f"{where}: the {kind} {path} is in PEM form. Set ssl.{kind}.type=PEM")
     target = "ca.pem" if kind == "truststore" else "client.pem"
     source, commands = shlex.quote(str(path)), []
     if form.upper() == "JKS":
@@ -56,7 +58,8 @@ def check_own_certificate(path: Path, has_password: bool, where: str) -> None:
     """Checks a file with a client's certificates and its key.
 
     Raises:
-        AccessRefused: a part is missing, the key has a form that Java does not read, or its password is missing.
+        AccessRefused: a part is missing, the key has a form that Java does not read, or its password is missing or
+            has no use.
     """
     text = _text(path, "keystore", where)
     key = _KEY.search(text)
@@ -72,6 +75,10 @@ def check_own_certificate(path: Path, has_password: bool, where: str) -> None:
             f"(openssl pkcs8 -topk8 -nocrypt -in {source} -out key.pem), and write it into the keystore with the "
             "certificates"
         )
+    if form == "" and has_password:  # Java would decrypt it
+        raise AccessRefused(
+            f"{where}: the key in {path} is not encrypted, so it has no password. Remove ssl.key.password"
+        )
     if form == "ENCRYPTED" and not has_password:
         raise AccessRefused(f"{where}: the key in {path} is encrypted. Give its password as ssl.key.password")
     if form == "ENCRYPTED" and _PBES2 in _decoded(key[2]):
@@ -80,6 +87,13 @@ def check_own_certificate(path: Path, has_password: bool, where: str) -> None:
             f"(openssl pkcs8 -topk8 -v1 PBE-SHA1-3DES -in {source} -out key.pem), and write it into the keystore with "
             "the certificates"
         )
+
+
+def _is_pem(path: Path) -> bool:
+    try:
+        return _CERTIFICATE in path.read_text("latin-1")
+    except OSError:
+        return False
 
 
 def _decoded(text: str) -> bytes:

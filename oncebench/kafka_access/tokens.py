@@ -10,6 +10,7 @@ import json
 import time
 from base64 import b64encode
 from collections.abc import Mapping
+from http.client import HTTPException
 from threading import Lock
 from typing import Any
 from urllib.parse import urlencode
@@ -77,5 +78,5 @@ class TokenEndpoint(AbstractTokenProvider):  # type: ignore[misc]  # kafka-pytho
             with _OPENER.open(request, timeout=_LIMIT_S) as answer:
                 found = json.load(answer)
             return str(found["access_token"]), float(found.get("expires_in", 60))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
             raise KafkaError(f"the token endpoint {self._url} gives no token: {error!r}") from error

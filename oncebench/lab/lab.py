@@ -38,6 +38,10 @@ _LOG = logging.getLogger(__name__)
 # The broker looks for timed-out transactions every 10 s by default. A shorter interval shortens runs that wait for such
 # an abort. The interval changes when an abort happens, not whether it happens.
 QUICK_ABORTS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
+# A plan for a long outage has a longer transaction time-out than Kafka's default limit of 15 minutes, and its command
+# runs on these brokers.
+_LONG_TRANSACTIONS = {"transaction.max.timeout.ms": str(2**31 - 1)}
+_SETTINGS = {**QUICK_ABORTS, **_LONG_TRANSACTIONS}
 
 # Spark and its JVM start in 5 to 10 s on two idle cores. A machine under load may be silent for several times as long.
 START_TIMEOUT_S = 120.0
@@ -145,9 +149,7 @@ def own_kafka(folder: Path, java: Java) -> Iterator[tuple[KafkaBroker, tuple[Pro
     """Starts a broker with its files below `folder`; yields it and the lab's `link` to it."""
     with ExitStack() as stack:
         proxy = stack.enter_context(closing(Proxy(KafkaFraming())))
-        kafka = stack.enter_context(
-            start_kafka(folder, java, extra_listeners={LINK: proxy.port}, settings=QUICK_ABORTS)
-        )
+        kafka = stack.enter_context(start_kafka(folder, java, extra_listeners={LINK: proxy.port}, settings=_SETTINGS))
         yield kafka, (proxy, kafka.ports[LINK])
         kafka.stop()  # a clean stop, so that a kept data folder can be read again
 
@@ -164,7 +166,7 @@ def own_brokers(
         with own_kafka(folder, java) as (kafka, link):
             yield kafka, link
         return
-    with start_cluster(folder, java, brokers=brokers, settings=QUICK_ABORTS, separable=separable) as cluster:
+    with start_cluster(folder, java, brokers=brokers, settings=_SETTINGS, separable=separable) as cluster:
         yield cluster, None
         cluster.stop()
 

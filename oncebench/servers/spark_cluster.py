@@ -240,7 +240,8 @@ def start_process(java: Java, kind: str, arguments: list[str], folder: Path, how
         # Executors inherit it.
         "JDK_JAVA_OPTIONS": " ".join((_JVM, *(f'"{each}"' for each in (*how.options, jvm_option(temporary))))),
         # Without retries: on the next port it would miss its own workers, which then register at another master.
-        "SPARK_MASTER_OPTS": "-Dspark.port.maxRetries=0",
+        # Without the server that takes jobs by HTTP from every user of this machine. Its port is 6066 for every master.
+        "SPARK_MASTER_OPTS": "-Dspark.port.maxRetries=0 -Dspark.master.rest.enabled=false",
         "SPARK_DAEMON_MEMORY": "256m",  # a master and a worker keep little: names and states
     }
     main = f"org.apache.spark.deploy.{kind.lower()}.{kind}"

@@ -50,6 +50,7 @@ _TUNED = {
 # Java gives 48 MiB to compiled code if there is only the first compiler, and 240 MiB otherwise. Spark fills 48 MiB
 # within 140 batches. Java then drops code and compiles it again: one batch took 1,300 to 1,800 ms, and five more 800.
 _JVM = ("-XX:+UseParallelGC", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
+_JAVA = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
 # The guarantees rest on these settings, so a job must not change them.
 _FIXED = (
     "spark.task.maxFailures", "spark.speculation", "spark.stage.maxConsecutiveAttempts",
@@ -116,10 +117,18 @@ def settings(config: PipelineConfig, of_sink: Mapping[str, str] | None = None) -
         base["spark.python.unix.domain.socket.dir"] = config.sockets
     tuned = _TUNED if config.checkpoint_writing == TUNED else {}
     made = {**base, **tuned, **spark_settings(config.checkpoint), **(of_sink or {})}
+    own = {**config.spark, **_java_options(config)}
     if is_local(config.master):
-        return {**made, **config.spark}
+        return {**made, **own}
     shared = cluster_settings(config)
-    return {**made, **shared, **config.spark, **{name: shared[name] for name in ADDED_TO}}
+    return {**made, **shared, **own, **{name: shared[name] for name in ADDED_TO}}
+
+
+def _java_options(config: PipelineConfig) -> Mapping[str, str]:
+    """Returns a job's own options of the JVMs, each with those that Kafka's client needs."""
+    needed = shlex.join(jvm_options(config.kafka_client))
+    own = {name: config.spark[name] for name in _JAVA if name in config.spark}
+    return {name: f"{needed} {value}" for name, value in own.items()} if needed else {}
 
 
 def refuse_fixed_settings(settings: Mapping[str, str], place: str = "`spark`") -> None:

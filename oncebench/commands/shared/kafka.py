@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -81,6 +82,12 @@ def access_of(servers: str | None, conf: str | None, settings: Sequence[tuple[st
                 "it into the file of --kafka-conf. There it may name an environment variable: ${env:NAME}",
                 exit_code=ExitCode.USAGE,
             )
+    if conf and Path(conf).exists() and not Path(conf).is_file():
+        raise UserError(
+            f"--kafka-conf {conf} is no regular file, and several processes of a run read it. Write the settings into "
+            "a file that only you can read, and a password into an environment variable: ${env:NAME}",
+            exit_code=ExitCode.USAGE,
+        )
     try:
         access = KafkaAccess(servers or "", conf or "", dict(settings))
     except AccessRefused as refused:

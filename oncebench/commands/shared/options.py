@@ -73,9 +73,10 @@ class _Folder(click.Path):
         return super().convert(value, param, ctx)
 
 
-def _finite(_context: click.Context, _option: click.Parameter, number: float) -> float:
+def finite(_context: click.Context, option: click.Parameter, number: float) -> float:
+    """Refuses `nan` and `inf`, which a range of click lets through."""
     if not math.isfinite(number):
-        raise click.BadParameter(f"{number} is not a number of seconds")
+        raise click.BadParameter(f"{number} is not a number{'' if option.metavar != 'S' else ' of seconds'}")
     return number
 
 
@@ -163,7 +164,7 @@ def _cell_options(warmup: str) -> Sequence[Callable[[F], F]]:
         click.option("--state-store", type=click.Choice(STATE_CHOICES), default=CHANGELOG, show_default=True,
                      help="What RocksDB's state store writes per batch: a changelog, or a snapshot of its files."),
         spark_options,
-        click.option("--warmup", "warmup_s", type=click.FloatRange(0, MAX_WARMUP_S), default=3.0, callback=_finite,
+        click.option("--warmup", "warmup_s", type=click.FloatRange(0, MAX_WARMUP_S), default=3.0, callback=finite,
                      metavar="S",
                      help=f"Seconds after the start of the load that are not measured [default: {warmup}]."),
     )  # fmt: skip
@@ -190,13 +191,13 @@ random_kills_option = click.option(
     "kills are left then, they test nothing, and the run is vacuous. Each restart takes several seconds of the load.",
 )  # fmt: skip
 outage_option = click.option(
-    "--outage", "outage_s", type=click.FloatRange(0, MAX_OUTAGE_S), default=0.0, callback=_finite, metavar="S",
+    "--outage", "outage_s", type=click.FloatRange(0, MAX_OUTAGE_S), default=0.0, callback=finite, metavar="S",
     show_default=True,
     help="Seconds between a random kill and the restart. Under exactly-once the kill then comes while a Kafka "
     "transaction is being committed, and the commit is lost.",
 )  # fmt: skip
 skew_option = click.option(
-    "--skew", type=click.FloatRange(0, MAX_SKEW), default=0.0, callback=_finite, metavar="EXPONENT", show_default=True,
+    "--skew", type=click.FloatRange(0, MAX_SKEW), default=0.0, callback=finite, metavar="EXPONENT", show_default=True,
     help="How unevenly sessions are spread over the partitions of the input: partition p (from 1) gets a share "
     "proportional to 1/p^EXPONENT (Zipf). 0: a session's key decides.",
 )  # fmt: skip
@@ -211,7 +212,7 @@ def start_timeout(more: str = "") -> Callable[[F], F]:
     text = "Seconds that a starting pipeline may give no sign of life: no line in its log, and no progress."
     return click.option(
         "--start-timeout", "start_timeout_s", type=click.FloatRange(1, MAX_START_TIMEOUT_S), default=START_TIMEOUT_S,
-        callback=_finite, metavar="S", show_default=True,
+        callback=finite, metavar="S", show_default=True,
         help=f"{text} {more}".strip(),
     )  # fmt: skip
 

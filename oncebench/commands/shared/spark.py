@@ -15,7 +15,8 @@ from pipeline.spark.cluster.masters import addresses, is_standalone
 from pipeline.spark.session import refuse_fixed_settings, refuse_task_retries
 
 F = TypeVar("F", bound=Callable[..., Any])
-_MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|spark://.+")
+_COUNT = r"[1-9]\d{0,5}"  # Spark refuses 0, after the servers have started
+_MASTER = re.compile(rf"local(\[(\*|{_COUNT})(,\d+)?\])?|local-cluster\[{_COUNT},{_COUNT},{_COUNT}\]|spark://.+")
 # Masters whose client reads files that the suite does not pass on (HADOOP_CONF_DIR, a container's image).
 _UNTRIED = re.compile(r"yarn|k8s://.+|mesos://.+")
 _SETTING = re.compile(r"(?P<name>spark\.[^=\s]+)=(?P<value>.*)", re.DOTALL)

@@ -48,6 +48,12 @@ def place_at(address: str | Path, setting: str = "checkpoint") -> Place:
 def _objects(text: str, scheme: str, setting: str) -> ObjectStore:
     bucket, _, prefix = text.removeprefix(scheme).partition("/")
     prefix = prefix.strip("/")
+    if {"@", ":"} & set(bucket):  # the address is not repeated: it may hold a secret
+        raise RefusedStart(
+            f"{setting} has a login or a port where the name of the bucket must be. Put the login into "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and the address of the store into AWS_ENDPOINT_URL. Then "
+            "give s3://bucket/folder."
+        )
     if not bucket or not all(prefix.split("/")) or {".", ".."} & set(prefix.split("/")):
         raise RefusedStart(
             f"{setting} is {text!r}, and must name a bucket and a folder in it, for example s3://bucket/orders. Each "

@@ -16,6 +16,7 @@ from oncebench.delivery.errors import RefusedStart
 _LOCAL = "local"
 _STANDALONE = "spark://"
 EVERYWHERE = "0.0.0.0"  # noqa: S104  a user who names another address for executors asks for it
+_LAST_PORT = 65535
 CONNECT_LIMIT_S = 5.0  # a master in the same network answers in milliseconds
 _HOST = re.compile(r"\[(?P<v6>[^\]]+)\]:(?P<v6_port>\d+)|(?P<host>[^:/,\[\]]+):(?P<port>\d+)")
 
@@ -39,10 +40,19 @@ def addresses(master: str) -> tuple[tuple[str, int], ...]:
         RefusedStart: the text has another form.
     """
     found = [_HOST.fullmatch(part) for part in master.removeprefix(_STANDALONE).split(",")]
-    parts = [match for match in found if match is not None]
+    parts = [match for match in found if match is not None and _is_possible(match)]
     if not is_standalone(master) or len(parts) < len(found):
         raise RefusedStart(f"the Spark master {master!r} has no host and port. Write it like spark://host:7077.")
     return tuple((match["v6"] or match["host"], int(match["v6_port"] or match["port"])) for match in parts)
+
+
+def _is_possible(match: re.Match[str]) -> bool:
+    """Whether a port has this number, and a name can be looked up."""
+    try:
+        (match["host"] or "").encode("idna")
+    except UnicodeError:
+        return False
+    return 0 < int(match["v6_port"] or match["port"]) <= _LAST_PORT
 
 
 def driver_address(master: str) -> str | None:

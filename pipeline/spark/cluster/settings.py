@@ -18,6 +18,9 @@ _JARS, _PATH = "spark.jars", f"{EXECUTORS}PYTHONPATH"
 # Spark shows the URI of a server, with its password, in its web page and its event log. It hides settings by this
 # pattern.
 _HIDDEN = f"{REDACTED}|^{re.escape(EXECUTORS)}"
+# With dynamic allocation Spark has no executor before the first task, and a start waits for one before that
+# (`pipeline.spark.cluster.executors`).
+_LEAST = "spark.dynamicAllocation.minExecutors"
 # Where executors connect, and where the driver listens.
 HOST, BIND = "spark.driver.host", "spark.driver.bindAddress"
 # A job's own values are added to these; all other settings of a job replace ours.
@@ -38,6 +41,7 @@ def cluster_settings(config: PipelineConfig) -> dict[str, str]:
         _JARS: ",".join(filter(None, (*config.driver_jars, *config.jars, own.get(_JARS)))),
         _PATH: os.pathsep.join(filter(None, (NAME, own.get(_PATH)))),
         REDACTION: _HIDDEN,
+        _LEAST: "1",
     }
     if options := jvm_options(config.kafka_client):
         found["spark.executor.extraJavaOptions"] = shlex.join(options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -79,6 +80,13 @@ def test_a_secret_inside_a_value_on_the_command_line_is_refused() -> None:
 )
 def test_a_wrong_option_is_a_usage_error(words: tuple[str, ...], message: str) -> None:
     assert message in refusal(*words)
+
+
+def test_a_file_that_can_be_read_only_once_is_refused(tmp_path: Path) -> None:
+    """The generator, the pipeline and the observer read it too; a pipe would give them nothing, or never end."""
+    os.mkfifo(tmp_path / "pipe")
+    said = refusal("--bootstrap-servers", "b:1", "--kafka-conf", str(tmp_path / "pipe"))
+    assert said.startswith(f"--kafka-conf {tmp_path / 'pipe'} is no regular file")
 
 
 def test_a_setting_without_a_value_is_refused_and_not_repeated() -> None:

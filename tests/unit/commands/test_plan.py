@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from oncebench.cli import cli
 from oncebench.commands import plan
+from oncebench.errors import ExitCode
 from oncebench.planning.points import Point
 from tests.unit.planning.test_plan import POINTS
 
@@ -32,3 +33,13 @@ def test_an_interrupted_measurement_does_not_hide_a_complete_one(
     done = CliRunner().invoke(cli, ["plan", *words])
     assert done.exit_code == 0, done.output
     assert f"of {len({point.setting for point in POINTS})} settings are within" in done.stdout
+
+
+@pytest.mark.parametrize("option", ["--rate", "--outage"])
+@pytest.mark.parametrize("number", ["nan", "inf"])
+def test_what_is_no_number_is_a_usage_error(option: str, number: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "_points", lambda *_: list(POINTS))
+    words = ("--rate", "3000", "--guarantee", "exactly-once", "--p99", "2s", option, number)
+    done = CliRunner().invoke(cli, ["plan", *words])
+    assert done.exit_code == ExitCode.USAGE, done.output
+    assert option in done.stderr

@@ -336,6 +336,14 @@ def test_objects_without_a_folder_of_their_own_are_refused(address: str) -> None
         place_at(address)
 
 
+@pytest.mark.parametrize("address", ["s3://AKIA:canary-7f3a@bucket/a", "s3a://canary-7f3a@bucket/a", "s3://b:canary/a"])
+def test_a_login_in_an_address_is_refused_and_not_repeated(address: str) -> None:
+    """Hadoop took such addresses once."""
+    with pytest.raises(RefusedStart, match="login into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY") as refused:
+        place_at(address)
+    assert "canary" not in str(refused.value)
+
+
 @pytest.mark.parametrize("address", ["hdfs://name/cp", "gs://bucket/cp", "file:/cp", "./a:/b", "abfss://c@a/cp"])
 def test_other_addresses_are_refused(address: str) -> None:
     with pytest.raises(RefusedStart, match="a URI that is not supported"):

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from oncebench.kafka_access import connection
-from oncebench.kafka_access.connection import Refusal, why_no_tls, why_refused
+from oncebench.kafka_access.connection import Refusal, addresses, why_no_tls, why_refused
 
 TLS = {"security.protocol": "SSL"}
 LATE = "ssl://b:1/bootstrap: Receive failed: error:0A000416:SSL routines::ssl/tls alert certificate unknown: SSL alert"
@@ -101,6 +101,29 @@ def test_a_certificate_that_a_busy_broker_refuses_late_is_named(monkeypatch: pyt
 def test_a_wrong_form_of_an_address_is_lasting() -> None:
     found = why_refused({**TLS, "bootstrap.servers": "b:1,c:x"})
     assert found == Refusal("'c:x' is not an address of the form host:port. Correct it", lasting=True)
+
+
+@pytest.mark.parametrize(
+    "servers", ["b..corp:9092", f"{'b' * 64}.corp:9092", "SASL_SSL:/b:9092", "b:0", "b:99999", "b:9092;c:9092", ":1"]
+)
+def test_what_is_no_address_is_not_tried(servers: str) -> None:
+    """A port above 65535 would be another port, and a name that cannot be encoded an error of no network."""
+    with pytest.raises(ValueError, match=servers) as refused:
+        addresses(servers)
+    assert type(refused.value) is ValueError
+
+
+@pytest.mark.parametrize(
+    ("servers", "found"),
+    [
+        ("b_1.corp.:9092, 10.0.0.1:1", [("b_1.corp.", 9092), ("10.0.0.1", 1)]),
+        ("[::1]:9093,[fe80::1%eth0]:9093", [("::1", 9093), ("fe80::1%eth0", 9093)]),
+        ("SASL_SSL://b:9092,SASL_SSL://[::1]:1", [("b", 9092), ("::1", 1)]),
+        ("käse.example:9092,b", [("käse.example", 9092), ("b", 9092)]),
+    ],
+)
+def test_every_address_is_found(servers: str, found: list[tuple[str, int]]) -> None:
+    assert addresses(servers) == found
 
 
 def test_a_broker_that_nobody_reaches_is_not_said_to_lack_tls() -> None:

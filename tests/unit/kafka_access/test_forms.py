@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from loadgen.client import DEFAULTS
 from oncebench.kafka_access import jaas
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.kafka_access.forms import described, jvm_options, to_java, to_kafka_python, to_spark, weaknesses
 from oncebench.kafka_access.jaas import MODULES
 from oncebench.kafka_access.tokens import TokenEndpoint
+from oncebench.kafka_repair.admin import admin_client
 from tests.unit.kafka_access.files import CERTIFICATE, KEY, LOCKED_KEY, access, login
 
 HOST_CHECK = "ssl.endpoint.identification.algorithm"
@@ -181,6 +183,30 @@ def test_a_setting_that_all_clients_accept_has_an_effect(tmp_path: Path, name: s
     found = access(tmp_path, {name: value})
     assert (found.client[name], found.unused) == (value, ())
     AdminClient({**found.client, "log_level": 0})
+
+
+@pytest.mark.parametrize(
+    ("given", "first", "most"),
+    [
+        ({"reconnect.backoff.ms": "2000"}, "2000", "2000"),
+        ({"reconnect.backoff.ms": "20000"}, "20000", "20000"),
+        ({"reconnect.backoff.ms": "100"}, "100", "1000"),
+        ({"reconnect.backoff.max.ms": "10"}, "10", "10"),
+        ({"reconnect.backoff.max.ms": "30000"}, "50", "30000"),
+        ({"reconnect.backoff.ms": "5000", "reconnect.backoff.max.ms": "1000"}, "1000", "1000"),
+        ({"reconnect.backoff.ms": "soon"}, "soon", None),
+    ],
+)
+def test_back_off_times_fit_each_other_in_every_client(
+    tmp_path: Path, given: dict[str, str], first: str, most: str | None
+) -> None:
+    """librdkafka refuses a first time above the longest one, which each of our clients has a default for."""
+    found = access(tmp_path, given)
+    assert (found.client["reconnect.backoff.ms"], found.client.get("reconnect.backoff.max.ms")) == (first, most)
+    assert found.unused == ()
+    if most is not None:
+        admin_client({**found.client, "log_level": 0})
+        Producer({**DEFAULTS, **found.client, "log_level": 0})
 
 
 @pytest.mark.parametrize(("name", "value"), OUTSIDE)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pickle
+import re
 from pathlib import Path
 
 import pytest
@@ -50,12 +51,19 @@ def scram(options: str) -> dict[str, str]:
         ({**login("PLAIN", "a", ""), "sasl.jaas.config": f'{MODULES["PLAIN"]} required username="a";'}, "no password"),
         ({**login("OAUTHBEARER", "a", SECRET)}, "must be the https address of a token endpoint"),
         ({**login("OAUTHBEARER", "a", "b"), ENDPOINT: f"https://u:{SECRET}@x/token"}, "contains a user or a password"),
+        (scram(f'username="{SECRET}" password=""'), "the password in sasl.jaas.config is empty. Correct it"),
+        ({**login("PLAIN", "a", ""), "sasl.jaas.config": f"{MODULES['PLAIN']} required", "username": SECRET},
+         "has no username. Add it. If the setting has several lines, each but the last must end with \\"),
+        ({**login("OAUTHBEARER", "a", "b"), "sasl.oauthbearer.client.credentials.client.secret": SECRET},
+         "client.secret is not supported. Use sasl.jaas.config, with the option clientSecret"),
+        ({**login("OAUTHBEARER", "a", "b"), "sasl.oauthbearer.scope": SECRET},
+         "sasl.oauthbearer.scope is not supported. Use sasl.jaas.config, with the option scope"),
         (scram(f'username="a" password="{SECRET}" tokenauth="true"'), "the option tokenauth in sasl.jaas.config is"),
         (scram(f'username="a" password="{SECRET}\n"'), "is not of the form"),
     ],
 )  # fmt: skip
 def test_a_setting_that_cannot_work_is_refused(tmp_path: Path, settings: dict[str, str], message: str) -> None:
-    with pytest.raises(AccessRefused, match=message.replace(".", r"\.")) as refused:
+    with pytest.raises(AccessRefused, match=re.escape(message)) as refused:
         access(tmp_path, settings)
     assert SECRET not in str(refused.value)
     assert "client.properties" in str(refused.value)
@@ -108,6 +116,17 @@ def test_a_key_that_java_cannot_decrypt_is_refused(tmp_path: Path) -> None:
         access(tmp_path, store)
     (tmp_path / "client.pem").write_text(CERTIFICATE + LOCKED_KEY)
     access(tmp_path, store)
+
+
+@pytest.mark.parametrize("password", [SECRET, ""])
+def test_a_password_of_a_key_that_is_not_encrypted_is_refused(tmp_path: Path, password: str) -> None:
+    """Java decrypts a key whenever there is a password; OpenSSL ignores it."""
+    (tmp_path / "client.pem").write_text(CERTIFICATE + KEY)
+    store = {**TLS, "ssl.keystore.type": "PEM", "ssl.keystore.location": "client.pem"}
+    access(tmp_path, store)
+    with pytest.raises(AccessRefused, match=r"client\.pem is not encrypted.*Remove ssl\.key\.password$") as refused:
+        access(tmp_path, {**store, "ssl.key.password": password})
+    assert SECRET not in str(refused.value)
 
 
 @pytest.mark.parametrize("name", sorted({*FIXED, *ELSEWHERE_NAMED}))
@@ -223,6 +242,29 @@ def test_a_character_that_programs_read_differently_is_refused(tmp_path: Path) -
     assert read_properties(tmp_path / "client.properties") == {"client.id": "Käse"}
     (tmp_path / "client.properties").write_text("client.id=Käse\n", "utf-8")
     with pytest.raises(AccessRefused, match=r"client\.id has a character that is not ASCII.*for example \\u00e4"):
+        read_properties(tmp_path / "client.properties")
+
+
+def test_a_space_at_the_end_of_a_line_is_no_part_of_a_value(tmp_path: Path) -> None:
+    """Kafka trims every value too (ConfigDef.parseType)."""
+    (tmp_path / "ca.pem").write_text(CERTIFICATE)
+    tls = {"security.protocol": "SSL ", "ssl.truststore.type": "PEM ", "ssl.truststore.location": "ca.pem \t"}
+    found = access(tmp_path, {**tls, "client.dns.lookup": "use_all_dns_ips ", "connections.max.idle.ms": "-1 "})
+    assert found.client["ssl.ca.location"] == str(tmp_path / "ca.pem")
+    assert found.client["client.dns.lookup"] == "use_all_dns_ips"
+    assert found.unused == ("connections.max.idle.ms",)
+
+
+@pytest.mark.parametrize("form", [{}, {"ssl.truststore.type": "JKS"}, {"ssl.truststore.type": "PKCS12"}])
+def test_a_pem_file_of_another_type_only_needs_its_type(tmp_path: Path, form: dict[str, str]) -> None:
+    (tmp_path / "ca.pem").write_text(f"# our authorities\n{CERTIFICATE}")
+    with pytest.raises(AccessRefused, match=r"ca\.pem is in PEM form\. Set ssl\.truststore\.type=PEM$"):
+        access(tmp_path, {**TLS, **form, "ssl.truststore.location": "ca.pem"})
+
+
+def test_a_byte_order_mark_is_named(tmp_path: Path) -> None:
+    (tmp_path / "client.properties").write_text("# mine\nclient.id=a\n", "utf-8-sig")
+    with pytest.raises(AccessRefused, match=r"client\.properties begins with a byte order mark.*without it$"):
         read_properties(tmp_path / "client.properties")
 
 

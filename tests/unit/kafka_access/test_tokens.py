@@ -5,8 +5,11 @@ An error names no secret.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from kafka.errors import KafkaError
@@ -49,3 +52,17 @@ def test_a_refused_client_is_an_error_without_its_secret(server: TokenServer) ->
     with pytest.raises(KafkaError, match=f"the token endpoint {server.token_url} gives no token.*401") as refused:
         endpoint.token()
     assert "canary" not in f"{refused.value} {refused.value!r}"
+
+
+def test_an_endpoint_that_does_not_speak_http_is_an_error() -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        Thread(target=_answer, args=(server, b"\x15\x03\x01\x00\x02\x02\x16"), daemon=True).start()  # TLS
+        endpoint = TokenEndpoint(f"http://127.0.0.1:{server.getsockname()[1]}/token", "orders", SECRET, None)
+        with pytest.raises(KafkaError, match=r"gives no token.*BadStatusLine"):
+            endpoint.token()
+
+
+def _answer(server: socket.socket, text: bytes) -> None:
+    with closing(server.accept()[0]) as connection:
+        connection.recv(4096)
+        connection.sendall(text)

@@ -34,7 +34,8 @@ def test_every_master_of_a_cluster_is_found(master: str, found: tuple[tuple[str,
     assert addresses(master) == found
 
 
-@pytest.mark.parametrize("master", ["spark://one", "spark://one:", "spark://:7077", "spark://one:7077,", "yarn"])
+@pytest.mark.parametrize("master", ["spark://one", "spark://one:", "spark://:7077", "spark://one:7077,", "yarn",
+                                    "spark://a..corp:7077", "spark://one:70770", "spark://one:0"])  # fmt: skip
 def test_a_master_without_host_and_port_is_refused(master: str) -> None:
     with pytest.raises(RefusedStart, match="Write it like spark://host:7077"):
         addresses(master)

@@ -59,15 +59,34 @@ def test_a_local_pipeline_ships_nothing() -> None:
     assert "spark.executorEnv.PYTHONPATH" not in found
 
 
+def test_a_cluster_that_sizes_itself_begins_with_an_executor() -> None:
+    """Spark begins with none, and a start waits for one before it runs a task."""
+    least = "spark.dynamicAllocation.minExecutors"
+    assert settings(replace(CONFIG, master=MASTER))[least] == "1"
+    assert settings(replace(CONFIG, master=MASTER, spark={least: "3"}))[least] == "3"
+    assert least not in settings(CONFIG)
+
+
+TOKENS = {
+    "security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER",
+    "sasl.oauthbearer.token.endpoint.url": "https://idp.example/token",
+    "sasl.jaas.config": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+    'clientId="me" clientSecret="hidden";',
+}  # fmt: skip
+ALLOWED = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=https://idp.example/token"
+
+
 def test_token_endpoints_reach_the_executors_java() -> None:
-    kafka = {
-        "security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER",
-        "sasl.oauthbearer.token.endpoint.url": "https://idp.example/token",
-        "sasl.jaas.config": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
-        'clientId="me" clientSecret="hidden";',
-    }  # fmt: skip
-    found = settings(replace(CONFIG, master=MASTER, kafka=kafka))["spark.executor.extraJavaOptions"]
-    assert found == "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=https://idp.example/token"
+    found = settings(replace(CONFIG, master=MASTER, kafka=TOKENS))["spark.executor.extraJavaOptions"]
+    assert found == ALLOWED
+
+
+@pytest.mark.parametrize("name", ["spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"])
+@pytest.mark.parametrize("master", [MASTER, "local[2]", "local-cluster[2,1,1024]"])
+def test_token_endpoints_are_allowed_beside_a_jobs_own_java_options(name: str, master: str) -> None:
+    own = {name: "-XX:+UseG1GC"}
+    assert settings(replace(CONFIG, master=master, kafka=TOKENS, spark=own))[name] == f"{ALLOWED} -XX:+UseG1GC"
+    assert settings(replace(CONFIG, master=master, spark=own))[name] == "-XX:+UseG1GC"
 
 
 def test_tasks_get_the_variables_that_their_sink_declares() -> None:
