@@ -40,7 +40,7 @@ START_LIMIT_S = 600.0
 _POLL_S = 0.05
 # As the pipeline's own JVM (pipeline/spark/session.py), because a cluster of the suite runs for minutes. In two
 # alternating pairs of runs with a kill, the executors took 0.71 and 0.82 times the CPU time of Java's defaults.
-_JVM = "-XX:+UseParallelGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+JVM = "-XX:+UseParallelGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 _STARTS = 3  # another process may take a free port before the master does
 _TAKEN = b"java.net.BindException"
 # One executor with Spark's default memory fits into a worker.
@@ -238,7 +238,7 @@ def start_process(java: Java, kind: str, arguments: list[str], folder: Path, how
         "SPARK_LOCAL_IP": LOOPBACK,
         "SPARK_LOCAL_DIRS": str(temporary),
         # Executors inherit it.
-        "JDK_JAVA_OPTIONS": " ".join((_JVM, *(f'"{each}"' for each in (*how.options, jvm_option(temporary))))),
+        "JDK_JAVA_OPTIONS": " ".join((JVM, *(f'"{each}"' for each in (*how.options, jvm_option(temporary))))),
         # Without retries: on the next port it would miss its own workers, which then register at another master.
         # Without the server that takes jobs by HTTP from every user of this machine. Its port is 6066 for every master.
         "SPARK_MASTER_OPTS": "-Dspark.port.maxRetries=0 -Dspark.master.rest.enabled=false",

@@ -44,7 +44,7 @@ _LOG = logging.getLogger(__name__)
 _TIMEOUT_S = 120.0
 _POLL_S = 0.05
 _SLOWER = "Spark will start more slowly, because no archive of its classes could be made"
-_ARCHIVE, _MADE_FOR, _LOG_FILE = "classes.jsa", "made-for", "pipeline.log"
+_ARCHIVE, _MADE_FOR, LOG_FILE = "classes.jsa", "made-for", "pipeline.log"
 # Writes an archive with files in a folder; returns None, or why there is no archive.
 Write = Callable[[Path, Path], str | None]
 
@@ -98,7 +98,7 @@ def _make(folder: Path, java: Java, user: str, write: Write) -> None:
         (made / _MADE_FOR).write_text(made_for, "utf-8")
         failure = write(made / _ARCHIVE, made.parent)
         if failure is not None:
-            shutil.copy(made.parent / _LOG_FILE, made / _LOG_FILE)
+            shutil.copy(made.parent / LOG_FILE, made / LOG_FILE)
             _LOG.warning(_describe(failure, folder))
 
     made_once(folder, "spark", make, lambda found: made_or_failed(found, _ARCHIVE))
@@ -117,7 +117,7 @@ def _remove_unused(folder: Path, made_for: str) -> None:
 
 def _describe(failure: str, folder: Path) -> str:
     """Returns the warning about a failed attempt, as one line."""
-    return f"{_SLOWER}: {failure}. {RETRY} {folder}. See the log {folder / _LOG_FILE}"
+    return f"{_SLOWER}: {failure}. {RETRY} {folder}. See the log {folder / LOG_FILE}"
 
 
 def _write_archive(
@@ -154,12 +154,12 @@ def run_two_sessions(
             write_config(config, folder / "pipeline.json")
             command = [sys.executable, "-m", "pipeline", str(folder / "pipeline.json")]
             try:
-                with process.start("the pipeline", command, folder / _LOG_FILE, cwd=HOME, env=environment) as child:
+                with process.start("the pipeline", command, folder / LOG_FILE, cwd=HOME, env=environment) as child:
                     return _run_one_batch(child, folder)
             finally:
                 sweep(folder)  # a killed pipeline leaves its sockets
     except (UserError, LoadError) as error:
-        with (folder / _LOG_FILE).open("a", encoding="utf-8") as log:
+        with (folder / LOG_FILE).open("a", encoding="utf-8") as log:
             log.write(f"{error}\n")
         return re.split("[;\n]", str(error))[0]  # the rest may be the end of a log
 
