@@ -54,7 +54,10 @@ def unclean_election(context: FaultContext, _seconds: float) -> Generator[None]:
 
 
 def _in_sync(context: FaultContext, leader: Leader, replicas: set[int]) -> Generator[None, None, bool]:
-    """Waits until exactly these replicas are in sync. If it takes too long, the fault is recorded as idle."""
+    """Waits until exactly these replicas are in sync, and returns whether that was in time.
+
+    If it takes too long, the fault is recorded as idle.
+    """
     place = leader.place
     look = now_and_then(lambda: leader.cluster.in_sync_replicas(*place, timeout_s=ANSWER_S) == replicas)
     if (yield from waiting(look, LIMIT_S)):
@@ -78,7 +81,7 @@ def _takes_rows_alone(context: FaultContext, leader: Leader) -> Generator[None, 
 
 
 def _lead_without_rows(context: FaultContext, leader: Leader, behind: int, end: int) -> Generator[None]:
-    """Starts the replica that was away. When it leads, starts the killed leader."""
+    """Starts the replica that was away, and the killed leader when the replica leads."""
     cluster, place = leader.cluster, leader.place
     with context.server_away():
         yield from back(context, behind, cluster.brokers[behind])

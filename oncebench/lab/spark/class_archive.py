@@ -63,7 +63,7 @@ def prepare_spark(java: Java, class_path: Sequence[Path], environment: Mapping[s
 def archive_of(
     user: str, java: Java, class_path: Sequence[Path], environment: Mapping[str, str], write: Write
 ) -> tuple[str, ...]:
-    """Returns the JVM option with the archive of the processes of one kind; empty if it could not be made.
+    """Returns the JVM option with the archive of one kind of process; empty without an archive.
 
     Args:
         user: the kind of process that loads the classes; empty: the driver.
@@ -159,9 +159,14 @@ def run_two_sessions(
             finally:
                 sweep(folder)  # a killed pipeline leaves its sockets
     except (UserError, LoadError) as error:
-        with (folder / LOG_FILE).open("a", encoding="utf-8") as log:
-            log.write(f"{error}\n")
-        return re.split("[;\n]", str(error))[0]  # the rest may be the end of a log
+        return logged(error, folder)
+
+
+def logged(error: Exception, folder: Path) -> str:
+    """Appends an error to the log of the attempt; returns the beginning of its message."""
+    with (folder / LOG_FILE).open("a", encoding="utf-8") as log:
+        log.write(f"{error}\n")
+    return re.split("[;\n]", str(error))[0]  # the rest may be the end of a log
 
 
 def _run_one_batch(child: Child, folder: Path) -> str | None:

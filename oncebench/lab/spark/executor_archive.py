@@ -1,4 +1,4 @@
-"""Makes an archive of the classes of a cluster's executors, which halves the time of their start.
+"""Makes an archive of the classes of a cluster's executors, so that they start fast.
 
 The archive is made once for each Java and pyspark, and kept in the cache. A pipeline on a cluster of one worker reads
 two sessions, and the executor lists the classes that it loads. Another JVM then writes the archive: a worker gives an
@@ -17,7 +17,8 @@ import psutil
 
 from oncebench.downloads.cache import cache_dir
 from oncebench.downloads.java import Java
-from oncebench.lab.spark.class_archive import LOG_FILE, archive_of, run_two_sessions, written
+from oncebench.errors import UserError
+from oncebench.lab.spark.class_archive import LOG_FILE, archive_of, logged, run_two_sessions, written
 from oncebench.processes import child as process
 from oncebench.processes.language import in_english
 from oncebench.servers.spark_cluster import JVM, Start, start_spark_cluster
@@ -39,19 +40,25 @@ def prepare_executors(java: Java, class_path: Sequence[Path], environment: Mappi
 
     def write(archive: Path, folder: Path) -> str | None:
         classes = folder / "classes.txt"
-        with start_spark_cluster(folder / "cluster", java, 1, start=Start(settings)) as cluster:
-            options = {"spark.executor.extraJavaOptions": f"-XX:DumpLoadedClassList={classes}"}
-            own = {"master": cluster.address, "spark": options}
-            failure = run_two_sessions(folder, java, class_path, environment, own)
-            used = _class_path(cluster.workers[0].pid)
+        try:
+            with start_spark_cluster(folder / "cluster", java, 1, start=Start(settings)) as cluster:
+                options = {"spark.executor.extraJavaOptions": f"-XX:DumpLoadedClassList={classes}"}
+                own = {"master": cluster.address, "spark": options}
+                failure = run_two_sessions(folder, java, class_path, environment, own)
+                used = _class_path(cluster.workers[0].pid)
+        except UserError as error:
+            failure = logged(error, folder)
         return written(archive, failure or _dump(archive, classes, folder, java, used))
 
     return Start(settings, archive_of("executors", java, (), environment, write))
 
 
 def _class_path(pid: int) -> str:
-    """Returns the class path of a worker, which is that of its executors. Spark's launcher composes it."""
-    command = psutil.Process(pid).cmdline()
+    """Returns the class path of a worker, which is that of its executors.
+
+    Spark's launcher composes it.
+    """
+    command: list[str] = psutil.Process(pid).cmdline()
     return command[command.index("-cp") + 1]
 
 

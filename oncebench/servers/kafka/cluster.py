@@ -149,7 +149,7 @@ class KafkaCluster(Kafka):
         return set(found.isrs)
 
     def committed_end(self, topic: str, partition: int) -> int:
-        """Returns the offset at which a committed reader of the partition waits (its last stable offset).
+        """Returns the last stable offset of a partition, where its committed readers wait.
 
         Raises `UserError` without an answer within 30 s.
         """

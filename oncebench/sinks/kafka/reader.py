@@ -237,7 +237,10 @@ class KafkaReader:
         )
 
     def _continue_at(self, number: int, offset: int) -> None:
-        """Reads a partition again from an offset. `seek` is refused where the client has ended a partition."""
+        """Reads a partition again from an offset.
+
+        The client refuses `seek` where it has ended a partition.
+        """
         self._reached[number] = offset
         self._consumer.incremental_unassign([TopicPartition(self.topic, number)])
         self._consumer.incremental_assign([TopicPartition(self.topic, number, offset)])

@@ -13,9 +13,10 @@ import pytest
 
 from loadgen.errors import LoadError
 from oncebench.downloads.cache import CACHE_VARIABLE
-from oncebench.errors import UserError
-from oncebench.lab.spark import class_archive
+from oncebench.errors import MissingEnvironment, UserError
+from oncebench.lab.spark import class_archive, executor_archive
 from oncebench.processes import child as process
+from oncebench.servers.spark_cluster import Start
 from pipeline.spark.sockets import _PLACE, _prefix
 
 
@@ -121,6 +122,23 @@ def test_a_kafka_failure_is_a_warning_and_its_message_is_logged(
     assert "could be made: Kafka died. The next attempt" in warning
     (log,) = tmp_path.glob("spark/*/pipeline.log")
     assert log.read_text() == f"{error}\n"
+
+
+def test_executors_without_an_archive_start_from_an_empty_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise MissingEnvironment("the master did not get its workers")
+
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    monkeypatch.setattr(executor_archive, "start_spark_cluster", fail)
+    java: Any = SimpleNamespace(version="17", home=tmp_path)
+    start = executor_archive.prepare_executors(java, (), {})
+    assert start == Start(tmp_path / "spark" / "no-settings")
+    assert start.settings is not None and list(start.settings.iterdir()) == []
+    assert executor_archive.prepare_executors(java, (), {}) == start, "the next attempt comes a day later"
+    (warning,) = [line for line in caplog.messages if line.startswith("Spark will start more slowly")]
+    assert ": the master did not get its workers. The next attempt is in 24 hours" in warning
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), OSError(errno.EMFILE, "too many files")])

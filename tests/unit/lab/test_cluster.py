@@ -21,7 +21,7 @@ from oncebench.processes.child import Child
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.cell_check import require_possible
 from oncebench.servers import spark_cluster
-from oncebench.servers.spark_cluster import SparkCluster, start_spark_cluster
+from oncebench.servers.spark_cluster import SparkCluster, Start, start_spark_cluster
 
 CELL = Cell("kafka", "exactly-once", "two-phase", workers=2)
 
@@ -81,14 +81,14 @@ def test_the_wait_ends_with_the_log_of_a_master_that_has_ended(tmp_path: Path, m
 def test_a_master_whose_port_was_taken_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[str] = []
 
-    def start(_java: object, kind: str, arguments: list[str], folder: Path) -> Child:
+    def start(_java: object, kind: str, arguments: list[str], folder: Path, _how: Start) -> Child:
         if kind == "Master":
             started.append(arguments[arguments.index("--port") + 1])
         taken = "echo java.net.BindException: in use; " if kind == "Master" and len(started) == 1 else ""
         folder.mkdir(parents=True, exist_ok=True)
         return process.start(kind, ["sh", "-c", f"{taken}sleep 600"], folder / "log")
 
-    monkeypatch.setattr(spark_cluster, "start", start)
+    monkeypatch.setattr(spark_cluster, "start_process", start)
     monkeypatch.setattr(SparkCluster, "alive", lambda _: 1 if len(started) == 2 else 0)
     with start_spark_cluster(tmp_path, cast("Any", None), 1) as cluster:
         assert cluster.address == f"spark://127.0.0.1:{started[1]}"
