@@ -109,7 +109,7 @@ def hijack(context: FaultContext, _seconds: float) -> Generator[None]:
     assert prefix is not None, "why_not_applicable excludes sinks without Kafka transactions"
     try:
         with Coordinator({"bootstrap_servers": where}) as coordinator:
-            names = in_hand(coordinator.listed(prefix(context.config.sink_id)), context.config.sink_id)
+            names = in_hand(coordinator.listed(prefix(context.config.sink_id), complete=True), context.config.sink_id)
     except KafkaError as error:  # of kafka-python, not of confluent_kafka
         raise UserError(f"{context.hit['fault']}: Kafka at {where} did not list its transactions ({error})") from error
     taken = 0

@@ -64,7 +64,7 @@ def _transaction_log(context: FaultContext) -> Place | None:
     server = context.servers[KAFKA]
     try:
         with Coordinator({"bootstrap_servers": server.bootstrap_servers}) as coordinator:
-            names = in_hand(coordinator.listed(prefix(context.config.sink_id)), context.config.sink_id)
+            names = in_hand(coordinator.listed(prefix(context.config.sink_id), complete=True), context.config.sink_id)
     except KafkaError as error:  # of kafka-python
         raise UserError(f"{context.hit['fault']}: Kafka did not list its transactions ({error})") from error
     return Place(TRANSACTIONS, stored_in(names[0], server.partitions(TRANSACTIONS))) if names else None

@@ -28,7 +28,8 @@ class Listing:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def listed(self, prefix: str) -> list[Transaction]:
+    def listed(self, prefix: str, *, complete: bool) -> list[Transaction]:
+        assert complete, "ids of a coordinator that has just come back would be missing"
         return [Transaction(f"{prefix}g2.{n}.x", n, -1, state) for n, state in enumerate(self.states)]
 
 
@@ -82,7 +83,7 @@ def test_hijack_takes_open_transactions_and_is_idle_without_any(
 def test_hijack_reports_a_kafka_that_does_not_list_transactions(
     world: World, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    def fails(*_: object) -> Any:
+    def fails(*_: object, **_settings: object) -> Any:
         raise KafkaTimeoutError("no broker")
 
     monkeypatch.setattr(server_faults, "Coordinator", fails if when == "connecting" else lambda _where: Listing())
