@@ -86,7 +86,7 @@ class _Share(click.ParamType[tuple[int, int]]):
     "families",
     multiple=True,
     type=click.Choice(FAMILIES),
-    help="Family of faults to run; repeat for several [default: all but those with leader-].",
+    help="Family of faults to run; repeat for several [default: all but leader-* and unclean-election].",
 )
 @click.option(
     "--seeds",
@@ -152,7 +152,8 @@ def faults(
     reports, tables and JUnit XML.
 
     The whole matrix takes a day or more; in three parallel shares, most of a day. The command prints an estimate first.
-    The example takes some minutes. The families replicas, isolation and leader-* always run with three brokers.
+    The example takes some minutes. The families replicas, isolation, leader-* and unclean-election always run with
+    three brokers.
 
     \b
     Example:

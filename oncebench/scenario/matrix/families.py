@@ -249,6 +249,14 @@ FAMILIES: Mapping[str, Family] = {
             two_phase="batch-start:kill-group-coordinator",
             idempotent="before-prepare:kill-group-coordinator",
         ),
+        # A demonstrator: Kafka itself loses rows, so every cell is a limit.
+        Family(
+            "unclean-election",
+            ("after-commit:unclean-election",),
+            brokers=BROKERS,
+            more_batches=REPLICA_BATCHES,
+            everyday=False,
+        ),
     )
 }  # fmt: skip
 EVERYDAY = tuple(family.name for family in FAMILIES.values() if family.everyday)

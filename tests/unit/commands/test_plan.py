@@ -32,7 +32,7 @@ def test_an_interrupted_measurement_does_not_hide_a_complete_one(
     words = ("--rate", "3000", "--guarantee", "exactly-once", "--p99", "2s")
     done = CliRunner().invoke(cli, ["plan", *words])
     assert done.exit_code == 0, done.output
-    assert f"of {len({point.setting for point in POINTS})} settings are within" in done.stdout
+    assert f"of {len({point.setting for point in POINTS})} runs are within" in done.stdout
 
 
 @pytest.mark.parametrize("option", ["--rate", "--outage"])
