@@ -35,6 +35,17 @@ def test_only_archives_in_use_are_kept(tmp_path: Path) -> None:
     assert (tmp_path / "other-java" / class_archive._ARCHIVE).is_file()
 
 
+def test_driver_and_executors_have_an_archive_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(archive: Path, _folder: Path) -> None:
+        archive.write_bytes(b"classes")
+
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    java: Any = SimpleNamespace(version="17", home=tmp_path)
+    options = [class_archive.archive_of(user, java, (), {}, write) for user in ("", "executors")]
+    assert len({*options}) == 2
+    assert all(Path(option.partition("=")[2]).is_file() for (option,) in options)
+
+
 class FakePipeline:
     """A pipeline process that ends with a given exit code."""
 

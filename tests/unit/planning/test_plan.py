@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from oncebench.errors import ExitCode, UserError
 from oncebench.planning.choice import MOST_BUSY, RESTART_S, beyond, choose, transaction_timeout_s
-from oncebench.planning.held_out import errors
+from oncebench.planning.held_out import Error, errors
 from oncebench.planning.model import FEWEST_SETTINGS, Costs, Line, duration_ms, fit, forecast, processor_ms
 from oncebench.planning.points import PlanSetting, Point, describes, points
 from oncebench.planning.text import command_text, errors_text, plan_text
@@ -319,3 +319,9 @@ def test_nothing_of_a_forecast_is_negative_or_endless() -> None:
         expected = forecast(fit(POINTS), setting)
         assert expected is not None
         assert all(value > 0 and math.isfinite(value) for value in vars(expected).values())
+
+
+def test_runs_of_one_setting_have_different_names() -> None:
+    setting = PlanSetting(None, 2, 2)
+    names = {Error(setting, events, "batch ms", 1.0, 1.0).run_text for events in (50_000.0, 100_000.0)}
+    assert names == {"flat out, 2 partitions, 50,000 events a batch", "flat out, 2 partitions, 100,000 events a batch"}

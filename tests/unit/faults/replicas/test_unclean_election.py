@@ -95,3 +95,12 @@ def test_a_run_that_ends_first_leaves_the_cluster_whole(world: World) -> None:
         next(injection)
     injection.close()
     assert as_before(cluster)
+    restored = [at for at, each in enumerate(cluster.said) if each.endswith(("=2", "=false"))]
+    assert min(restored) > cluster.said.index("start 2"), "without a quorum of controllers no setting is taken"
+
+
+def test_the_active_controller_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Electable(rows=False)
+    monkeypatch.setattr(cluster, "controller", lambda: 1)
+    run(fault(world.context("unclean-election", cluster), 0.0), polls=10**7)
+    assert [each for each in cluster.said if each.startswith("kill")] == ["kill 3"]
