@@ -18,8 +18,8 @@ $(STAMP): pyproject.toml
 	  { echo "oncebench needs Python 3.11 or newer; name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11"; exit 5; }
 	@test -x $(RUN)/pip || $(PYTHON) -m venv $(VENV) || \
 	  { rm -rf $(VENV); echo "python3 cannot make $(VENV); on Debian and Ubuntu install python3-venv"; exit 5; }
-	@echo "making $(VENV) (a minute or two)" >&2
-	@$(RUN)/python -m pip install --quiet --no-compile --disable-pip-version-check --editable '.[lab,test,bench,docs,profile]'
+	@echo "making $(VENV) (downloads 0.6 GB; one to three minutes)" >&2
+	@$(RUN)/python -m pip install --quiet --no-compile --disable-pip-version-check --editable '.[lab,test,bench,profile]'
 	@touch $@
 
 # Packages with sinks of their own. `make compare` does not need them.

@@ -1,1 +1,1 @@
-"""The proofs: protocol model, crash-state search, mutants. They are not part of the wheel."""
+"""The proofs: protocol model, crash states, three judges, mutants. Not in the wheel."""

@@ -127,8 +127,8 @@ def compare(
                   in ten rounds: time and CPU per event
       recovery    at-least-once and exactly-once, killed at the same point,
                   in ten rounds
-      full        the published series: standard, with six rounds of the
-                  healthy cells
+      full        the published comparison: standard at 10,000 events/s,
+                  with six rounds of the healthy cells
     """
     chosen_profile = PROFILES[profile]
     if scenarios:

@@ -30,5 +30,5 @@ def doctor(fetch: bool) -> None:
         if not check.ok:
             click.echo(f"    {' ' * width}  {check.advice}")
     if fetch and all(check.ok for check in found):
-        click.echo("nothing is missing")
+        click.echo("oncebench is set up: nothing is missing on this machine")
     sys.exit(ExitCode.KEPT if all(check.ok for check in found) else ExitCode.ENVIRONMENT)

@@ -20,6 +20,7 @@ from oncebench.commands.shared.options import (
     GroupedCommand,
     existing_path,
     finite,
+    guarantee_option,
 )
 from oncebench.commands.shared.postgres import postgres_option
 from oncebench.commands.shared.refusals import given, refuse
@@ -70,7 +71,7 @@ class _Duration(click.ParamType[float]):
     metavar="EV/S",
     help="Events per second that the job must process.",
 )
-@click.option("--guarantee", required=True, help="Delivery guarantee: at-most-once, at-least-once or exactly-once.")
+@guarantee_option
 @click.option("--p99", "p99_ms", type=_Duration(), required=True, help="Highest p99 latency to visibility: 500ms, 1s.")
 @click.option("--sink", default="kafka", show_default=True, help="Sink of the job.")
 @click.option(

@@ -13,7 +13,9 @@ from oncebench.commands.shared.options import (
     GroupedCommand,
     base_cell,
     cell_options,
+    guarantee_option,
     load_options,
+    sink_option,
 )
 from oncebench.commands.shared.postgres import postgres_option
 from oncebench.commands.shared.refusals import refuse
@@ -35,8 +37,8 @@ FOLDER = "profile"  # in the work dir
 
 
 @click.command(cls=GroupedCommand)
-@click.option("--sink", required=True, help="Sink that the pipeline writes to; see `oncebench list`.")
-@click.option("--guarantee", required=True, help="Delivery guarantee: at-most-once, at-least-once or exactly-once.")
+@sink_option
+@guarantee_option
 @click.option(
     "--variant", help="Protocol that keeps the guarantee; see `oncebench list` [default: the sink's default]."
 )

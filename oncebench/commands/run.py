@@ -21,9 +21,11 @@ from oncebench.commands.shared.options import (
     GroupedCommand,
     base_cell,
     cell_options,
+    guarantee_option,
     load_options,
     outage_option,
     random_kills_option,
+    sink_option,
     skew_option,
     workload_option,
 )
@@ -55,8 +57,8 @@ EARLIER_NAMES = {"delivery": "guarantee"}
     context_settings={"token_normalize_func": lambda name: EARLIER_NAMES.get(name, name)},
 )
 @click.argument("scenario", required=False, type=click.Path(path_type=Path), is_eager=True, callback=read_scenario)
-@click.option("--sink", required=True, help="Sink that the pipeline writes to; see `oncebench list`.")
-@click.option("--guarantee", required=True, help="Delivery guarantee: at-most-once, at-least-once or exactly-once.")
+@sink_option
+@guarantee_option
 @click.option(
     "--variant", help="Protocol that keeps the guarantee; see `oncebench list` [default: the sink's default]."
 )

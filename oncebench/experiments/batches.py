@@ -2,7 +2,8 @@
 
 Usage: `python -m oncebench.experiments.batches FOLDER`, in a process of its own. FOLDER contains `plan.json` ({"rows",
 "rounds"}) and one pipeline configuration per arm, `arm-*.json`. An arm is one guarantee of one sink. `batches.jsonl`
-gets a line {"round", "arm", "ms", "steps_ms"} for each batch.
+gets a line {"round", "arm", "ms", "steps_ms"} for each batch. A plan with "input", a topic, has "events" in place of
+"rows": its batches come from the whole pipeline (`whole_batches`).
 
 Promise: all arms run in one process with one Spark, one batch each per round. Each round has a random order. So other
 load of the machine affects all arms alike. The same holds for the work that a batch leaves behind, such as a broker's
@@ -30,6 +31,7 @@ from oncebench.delivery.failpoints import Failpoints
 from oncebench.delivery.journal import Identity, open_journal
 from oncebench.delivery.protocols import native, protocol_of
 from oncebench.delivery.quarantine import Quarantine
+from oncebench.experiments.whole_batches import take_turns, with_input
 from oncebench.record.json_lines import LineWriter
 from oncebench.sinks.registry import SINKS
 from pipeline.config import PipelineConfig, read_config
@@ -98,8 +100,14 @@ def run(folder: Path) -> None:
     with short_sockets(next(iter(configs.values()))) as first:
         spark = session(first, {name: value for kind in kinds for name, value in kind.spark.items()})
         arms = {name: Arm(config, spark) for name, config in configs.items()}
+        lines = folder / "batches.jsonl"
         try:
-            _take_turns(spark, arms, plan, first.partitions, folder / "batches.jsonl")
+            if "input" in plan:
+                config = with_input(first, plan["input"], plan["events"], folder / "checkpoint")
+                deliver = {name: arm.deliver for name, arm in arms.items()}
+                take_turns(spark, config, deliver, order_of, plan["rounds"], plan["suite"], lines)
+            else:
+                _take_turns(spark, arms, plan, first.partitions, lines)
         finally:
             for arm in arms.values():
                 arm.close()

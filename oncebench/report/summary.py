@@ -27,6 +27,7 @@ from oncebench.report.measures.metrics import (
     lateness_in_latency,
     why_no_speed,
 )
+from oncebench.report.measures.recovery import CALM_S
 from oncebench.report.outcome import is_healthy
 from oncebench.report.replication import replication_lines
 from oncebench.report.schema import Fault, RecoveryMarks, Report
@@ -203,7 +204,7 @@ def _latency(report: Report) -> list[str]:
     figures += [] if longest is None else [f"max {_number(longest)}"]
     began = _LATENCY_FROM.get(run_kind_of(report).workload, "end")
     unseen = report["latency_ms"].get("unseen", 0)  # older reports have none
-    rows = f"n {n:,} and {unseen:,} never seen" if unseen else f"n {n:,}"
+    rows = f"{n:,} rows after the warm-up" + (f", and {unseen:,} never seen" if unseen else "")
     lines = [f"  latency     {'  '.join(figures)} ms, {rows} ({began} to a committed reader)"]
     if (worst := lateness_in_latency(report)) is not None:
         lines.append(
@@ -280,6 +281,10 @@ def _recovery(marks: RecoveryMarks) -> list[str]:
     lines = [f"  recovery    {figures}  (from the first fault; longest gap {_seconds(marks['longest_gap'])}{rows})"]
     if marks["first_visible"] is None:
         lines.append("              no new row came after the fault: the load was too short (give a longer --duration)")
+    elif marks["caught_up"] is None:
+        lines.append(
+            f"              caught up is unknown: it needs {CALM_S:g} s of load and no fault after the recovery"
+        )
     return lines
 
 

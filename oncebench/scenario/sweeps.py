@@ -53,7 +53,7 @@ def _trigger(ms: int) -> str:
 
 SWEEPS: Mapping[str, Sweep] = {
     "trigger": Sweep("trigger_ms", (0, 100, 500, 1_000, 5_000, 30_000), _trigger),
-    "rate": Sweep("rate", (250.0, 500.0, 1_000.0, 2_000.0, 4_000.0), lambda rate: f"rate {rate:,.0f}"),
+    "rate": Sweep("rate", (500.0, 1_000.0, 3_000.0, 10_000.0, 30_000.0), lambda rate: f"rate {rate:,.0f}"),
     "record-size": Sweep("record_bytes", (0, 1_000, 10_000), lambda size: f"{size // 1000}kB" if size else "unpadded"),
     "open-sessions": Sweep(
         "open_sessions", (1_000, 10_000, 100_000, 1_000_000), lambda number: f"{number} open sessions"

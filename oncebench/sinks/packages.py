@@ -132,7 +132,7 @@ def named(found: Iterable[Any], kind: type[T], name_of: Callable[[T], str]) -> d
             raise NotUsable(f"a member is {type(each).__name__}, and must be {kind.__name__}")
         name = name_of(each)
         if not _NAME.fullmatch(name):
-            raise NotUsable(f"the name {name!r} has other characters than a-z, 0-9 and -")
+            raise NotUsable(f"the name {name!r} must begin with a letter, and have only a-z, 0-9 and -")
         if name in members:
             raise NotUsable(f"it lists {name!r} twice")
         members[name] = each

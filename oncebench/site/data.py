@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from oncebench.audit.anomalies import CATALOGUE, TERMS, terms_of
+from oncebench.report.batch_series import BatchSeries
 from oncebench.report.comparisons.paired import MACHINE, Setting, differing
 from oncebench.report.comparisons.sweep_selection import setting_text
 from oncebench.report.configuration import configuration_of, configurations_of
@@ -19,7 +20,7 @@ from oncebench.report.measures.metrics import BY_NAME, THROUGHPUT, figure
 from oncebench.report.outcome import ORDER, broken_by, is_healthy, outcome_of
 from oncebench.report.schema import Report
 from oncebench.report.titles import title
-from oncebench.site import about, costs, curves, engines
+from oncebench.site import about, costs, curves, engines, flat_out
 from oncebench.site.answer import headline
 from oncebench.site.answer.sentences import of_engines, sentences, subject
 from oncebench.site.faults import matrix, recovery, timelines
@@ -27,24 +28,32 @@ from oncebench.site.pack import Texts, columns, numbers, short
 from oncebench.site.stored import Stored
 
 # Version of the data. It grows when the page's scripts could misread older data.
-FORM = 7
+FORM = 8
 # Metrics in the list of all runs.
 _OF_RUNS = ("p50_ms", "p99_ms", "cpu_s", "recovery_s")
 
 
-def data_of(stored: Sequence[Stored], others: Sequence[Stored] = ()) -> dict[str, Any]:
-    """Everything that the page draws; `others` are series of several engines."""
+def data_of(
+    stored: Sequence[Stored], others: Sequence[Stored] = (), series: Sequence[BatchSeries] = ()
+) -> dict[str, Any]:
+    """Everything that the page draws.
+
+    Args:
+        stored: runs of the suite.
+        others: series of several engines.
+        series: of `oncebench batches`.
+    """
     reports = [each.report for each in stored]
     texts = Texts()
     on_purpose = configurations_of(reports)
     configurations = list(on_purpose)
     cells = matrix.matrix_of(reports)
     outcomes = matrix.outcomes_of(cells)
-    answers = headline.answers_of(reports, cells, on_purpose)
+    answers = headline.answers_of(reports, cells, on_purpose, series)
     peers = [each.report for each in others]
     return {
         "form": FORM,
-        "headline": headline.as_json(answers, sentences(answers), reports, configurations)
+        "headline": headline.as_json(answers, sentences(answers), reports, configurations, series)
         | {"subject": subject(reports, peers), "engines": of_engines(peers)},
         "about": about.as_json(reports, cells, on_purpose),
         "outcomes": list(ORDER),
@@ -59,6 +68,7 @@ def data_of(stored: Sequence[Stored], others: Sequence[Stored] = ()) -> dict[str
         "costs": costs.as_json(reports, configurations),
         "curves": curves.as_json(reports, configurations),
         "timelines": timelines.as_json(reports, configurations, texts),
+        "flat_out": flat_out.as_json(series),
         "engines": engines.as_json(others),
         "recovery": recovery.as_json(reports, configurations),
         "runs": _runs(stored, configurations, texts),

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from oncebench.report.batch_series import series_in
 from oncebench.report.comparisons import repeatability, sustained
-from oncebench.report.tables import cost_table, engines, fault_matrix, fault_text, table
+from oncebench.report.tables import batches, cost_table, engines, fault_matrix, fault_text, table
 from oncebench.site import csv_tables
 from oncebench.site.data import as_script, data_of
 from oncebench.site.page import page
@@ -48,7 +49,8 @@ def publish(folder: Path) -> Publication:
     stored = stored_in(folder)
     reports = [each.report for each in stored]
     others = engines_in(folder)
-    data = as_script(data_of(stored, others))
+    series = series_in(folder)
+    data = as_script(data_of(stored, others, series))
     made: Mapping[str, str] = {
         PAGE: page(data, {path: name for path, name in GUIDES.items() if (folder / path).exists()}),
         DATA: data,
@@ -58,6 +60,7 @@ def publish(folder: Path) -> Publication:
         "tables/sustained.md": sustained.markdown(reports),
         "tables/noise.md": repeatability.noise_markdown(reports),
         "tables/engines.md": engines.markdown([each.report for each in others]),
+        "tables/batches.md": "\n".join(filter(None, (batches.markdown(series), batches.agreements(series)))),
         "tables/costs.csv": csv_tables.costs(reports),
         "tables/faults.md": fault_text.markdown(reports, fault_matrix.cells_of(reports)),
         "tables/faults.csv": csv_tables.cells(reports),

@@ -16,7 +16,7 @@ import pytest
 from oncebench.delivery.failpoints import POINTS
 from tests import ROOT
 
-ROOMS = ("loadgen", "pipeline", "oncebench", "benchmarks", "proofs", "tools", "contrib")
+ROOMS = ("loadgen", "pipeline", "oncebench", "benchmarks", "proofs", "peers", "tools", "contrib")
 FILES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 # The model has one file per part of the protocol; it is read as a whole.
 EXEMPT = {"proofs/protocol_model"}

@@ -16,6 +16,7 @@ from loadgen.pacing import lasts_s, parse_rate, parse_shape, sessions_for
 from loadgen.session import EVENTS_PER_SESSION, MAX_RECORD_BYTES
 from oncebench.commands.shared.kafka import KAFKA_PARAMETERS, kafka_options
 from oncebench.commands.shared.spark import check_master, check_settings, spark_options
+from oncebench.delivery.contract import GUARANTEES
 from oncebench.errors import ExitCode, UserError
 from oncebench.lab.lab import START_TIMEOUT_S
 from oncebench.scenario.cell import BROKER_CHOICES, CHECKPOINT_CHOICES, RECOVERY_CHOICES, STATE_CHOICES, Cell
@@ -79,6 +80,25 @@ def finite(_context: click.Context, option: click.Parameter, number: float) -> f
         raise click.BadParameter(f"{number} is not a number{'' if option.metavar != 'S' else ' of seconds'}")
     return number
 
+
+class _Named(click.types.StringParamType):
+    """A text that is checked later. If it is missing, click's message ends with `where`."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:  # noqa: ARG002  click's
+        return self._where
+
+
+sink_option = click.option(
+    "--sink", required=True, type=_Named("`oncebench list` shows all sinks, for example kafka"),
+    help="Sink that the pipeline writes to; see `oncebench list`.",
+)  # fmt: skip
+guarantee_option = click.option(
+    "--guarantee", required=True, type=_Named(f"Choose from: {', '.join(GUARANTEES)}"),
+    help="Delivery guarantee: at-most-once, at-least-once or exactly-once.",
+)  # fmt: skip
 
 publish_option = click.option(
     "--publish", is_flag=True, help="Write to results/, which the repository publishes, instead of results/local/.",

@@ -1,8 +1,9 @@
 """Refuses a start whose input topic is another one, or lacks records that the query needs.
 
 Promise: the check comes before the query reads or writes anything. The operator can accept exactly the loss that the
-refusal prints (`accept_gap`); the positions in Spark's checkpoint then move over it. What can go wrong: a topic that is
-made again while the query runs is found by the next start.
+refusal prints (`accept_gap`); the positions in Spark's checkpoint then move over it.
+What can go wrong: a job with `deliver` finds a topic that is made again while its query runs only at the next start.
+`python -m pipeline` looks while it runs.
 """
 
 from __future__ import annotations

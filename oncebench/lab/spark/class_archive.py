@@ -93,7 +93,10 @@ def _make(folder: Path, java: Java, user: str, write: Write) -> None:
     made_for = "\n".join(filter(None, (str(Path(pyspark.__file__).parent), str(java.home), user)))
 
     def make(made: Path) -> None:
-        _LOG.info("preparing an archive of Spark's classes for Java %s (once, about 30 s)", java.version)
+        _LOG.info(
+            "preparing an archive of Spark's classes for Java %s (once; 30 s, or some minutes on a busy machine)",
+            java.version,
+        )
         _remove_unused(folder.parent, made_for)
         (made / _MADE_FOR).write_text(made_for, "utf-8")
         failure = write(made / _ARCHIVE, made.parent)

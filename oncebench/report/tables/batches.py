@@ -2,18 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 
 from oncebench.audit.python.latency import Distribution
 from oncebench.delivery.contract import AT_LEAST_ONCE
-from oncebench.report.comparisons.paired import Difference, median_interval
-from oncebench.report.configuration import place_of
+from oncebench.report.batch_series import BatchSeries
+from oncebench.report.comparisons.paired import Difference, machine_of, median_interval
+from oncebench.report.configuration import Configuration, place_of
 from oncebench.report.grid import grid
 
 HEADINGS = ("sink", "guarantee", "variant", "ms p50", "p95", "versus at-least-once, ms", "rows/s", "of native's")
+WHOLE = (
+    "sink", "guarantee", "variant", "batch, ms", "versus at-least-once, ms", "events/s", "time, of at-least-once's",
+    "CPU per event", "CPU, of at-least-once's",
+)  # fmt: skip
+
+
+AGREE = ("sink", "guarantee", "variant", "first series", "second series", "do they agree?")
+
+
+def text(series: BatchSeries) -> str:
+    """The table of one series."""
+    return whole_table(series.lines) if series.is_whole else table(series.lines, int(series.about["rows"]))
+
+
+def markdown(all_series: Sequence[BatchSeries]) -> str:
+    """The tables of several series, each with its machine, version and command; empty without a series."""
+    return "\n".join(f"{_heading(series)}\n\n{text(series)}" for series in all_series)
+
+
+def _heading(series: BatchSeries) -> str:
+    environment = series.about["environment"]
+    where = f"{machine_of({'environment': environment})}, version {environment['commit']}"
+    return f"{series.about['series']}: {where}, `{series.about['command']}`"
+
+
+def agreements(all_series: Sequence[BatchSeries]) -> str:
+    """Tables that compare two series of the same command, one after the other; empty if there are none.
+
+    Two series agree if the intervals of their ratios overlap.
+    """
+    return "\n".join(_pairs(all_series))
+
+
+def _pairs(all_series: Sequence[BatchSeries]) -> Iterator[str]:
+    for _, same in groupby(sorted(all_series, key=_same), key=_same):
+        first, *others = list(same)
+        for other in others:
+            names = f"{first.about['series']} and {other.about['series']}"
+            yield f"Time relative to at-least-once, in {names}:\n\n{_agreement(first, other)}"
+
+
+def _same(series: BatchSeries) -> tuple[str, ...]:
+    wanted = ("events", "rows", "partitions")
+    return tuple(str(series.about.get(name)) for name in wanted)
+
+
+def _agreement(first: BatchSeries, second: BatchSeries) -> str:
+    one, two = by_arm(first.lines), by_arm(second.lines)
+    rows = [AGREE]
+    for arm in sorted(set(one) & set(two), key=lambda arm: place_of(parts(arm))):
+        base = baseline(arm.split(".")[0], one)
+        if base not in (None, arm) and base in two:
+            a, b = ratio_of(one, arm, str(base)), ratio_of(two, arm, str(base))
+            overlap = a.low <= b.high and b.low <= a.high
+            known = a.has_interval and b.has_interval
+            rows.append((*parts(arm), _text(a, ".3f"), _text(b, ".3f"), _word(known, overlap)))
+    return grid(rows)
+
+
+def _word(known: bool, overlap: bool) -> str:
+    if not known:
+        return "too few rounds"
+    return "yes" if overlap else "**no**"
 
 
 def table(lines: Sequence[Mapping[str, Any]], rows: int) -> str:
@@ -24,21 +89,42 @@ def table(lines: Sequence[Mapping[str, Any]], rows: int) -> str:
         rows: in each batch.
     """
     times = by_arm(lines)
-    return grid([HEADINGS, *(_row(arm, times, rows) for arm in sorted(times, key=lambda arm: place_of(_parts(arm))))])
+    return grid([HEADINGS, *(_row(arm, times, rows) for arm in sorted(times, key=lambda arm: place_of(parts(arm))))])
 
 
-def by_arm(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, float]]:
-    """The ms of each round, by configuration (`arm` in the lines)."""
-    times: dict[str, dict[int, float]] = {}
+def whole_table(lines: Sequence[Mapping[str, Any]]) -> str:
+    """A Markdown table of batches of the whole pipeline.
+
+    Args:
+        lines: {"round", "arm", "events", "ms", "cpu_ms"} of each batch.
+    """
+    return grid([WHOLE, *whole_rows(lines)])
+
+
+def whole_rows(lines: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """The rows of `whole_table`."""
+    times, cpu = by_arm(lines), by_arm(lines, "cpu_ms")
+    events = {line["arm"]: int(line["events"]) for line in lines}
+    return [_whole_row(arm, times, cpu, events[arm]) for arm in sorted(times, key=lambda arm: place_of(parts(arm)))]
+
+
+def by_arm(lines: Sequence[Mapping[str, Any]], field: str = "ms") -> dict[str, dict[int, float]]:
+    """A field of each round, by configuration (`arm` in the lines)."""
+    found: dict[str, dict[int, float]] = {}
     for line in lines:
         if line["round"] >= 0:
-            times.setdefault(line["arm"], {})[line["round"]] = float(line["ms"])
-    return times
+            found.setdefault(line["arm"], {})[line["round"]] = float(line[field])
+    return found
 
 
 def extra_ms(times: Mapping[str, Mapping[int, float]], arm: str, baseline: str) -> Difference:
     """The time of a batch of `arm` minus that of a batch of `baseline` in the same round."""
     return median_interval([times[arm][at] - times[baseline][at] for at in times[arm] if at in times[baseline]])
+
+
+def ratio_of(values: Mapping[str, Mapping[int, float]], arm: str, baseline: str) -> Difference:
+    """A value of `arm` divided by that of `baseline` in the same round."""
+    return median_interval([values[arm][at] / values[baseline][at] for at in values[arm] if at in values[baseline]])
 
 
 def rate_ratio(times: Mapping[str, Mapping[int, float]], arm: str, baseline: str) -> Difference:
@@ -54,16 +140,38 @@ def percentiles(times_ms: Iterable[float]) -> tuple[float, float]:
 
 
 def _row(arm: str, times: Mapping[str, Mapping[int, float]], rows: int) -> tuple[str, ...]:
-    sink, guarantee, variant = _parts(arm)
+    sink, guarantee, variant = parts(arm)
     p50, p95 = percentiles(times[arm].values())
-    base = next((other for other in sorted(times) if _is(other, sink, AT_LEAST_ONCE) and "native" not in other), None)
+    base = baseline(sink, times)
     native = next((other for other in sorted(times) if other.startswith(f"{sink}.") and other.endswith(".native")), "")
     extra = "" if base in (None, arm) else _text(extra_ms(times, arm, str(base)), "+.1f")
     ratio = "" if native not in times or native == arm else _text(rate_ratio(times, arm, native), ".3f")
     return sink, guarantee, variant, f"{p50:.1f}", f"{p95:.1f}", extra, f"{rows / p50 * 1000:,.0f}", ratio
 
 
-def _parts(arm: str) -> tuple[str, str, str]:
+def _whole_row(
+    arm: str, times: Mapping[str, Mapping[int, float]], cpu: Mapping[str, Mapping[int, float]], events: int
+) -> tuple[str, ...]:
+    sink, guarantee, variant = parts(arm)
+    p50, _ = percentiles(times[arm].values())
+    cpu_ms, _ = percentiles(cpu[arm].values())
+    base = baseline(sink, times)
+    compared = base not in (None, arm)
+    extra, ratio, cpu_ratio = (
+        _text(compare(values, arm, str(base)), form) if compared else ""
+        for compare, values, form in ((extra_ms, times, "+.1f"), (ratio_of, times, ".3f"), (ratio_of, cpu, ".3f"))
+    )
+    rate, cpu_us = f"{events / p50 * 1000:,.0f}", f"{cpu_ms / events * 1000:.1f} µs"
+    return sink, guarantee, variant, f"{p50:.0f}", extra, rate, ratio, cpu_us, cpu_ratio
+
+
+def baseline(sink: str, arms: Iterable[str]) -> str | None:
+    """The at-least-once configuration of a sink that is ours."""
+    return next((arm for arm in sorted(arms) if _is(arm, sink, AT_LEAST_ONCE) and "native" not in arm), None)
+
+
+def parts(arm: str) -> Configuration:
+    """The sink, guarantee and variant in the name of an arm."""
     sink, guarantee, variant = arm.split(".")
     return sink, guarantee, variant
 

@@ -89,7 +89,7 @@ def send_sessions(
         )
         done = run_load(config, stop, abandon=stop, started_us=started_us)
     except LoadError as error:
-        raise UserError(f"the events ahead of the load could not be sent: {error}") from error
+        raise UserError(f"the events before or after the load could not be sent: {error}") from error
     if done.error:
-        raise UserError(f"the events ahead of the load could not be sent: {done.error}")
+        raise UserError(f"the events before or after the load could not be sent: {done.error}")
     return done.acknowledged

@@ -24,6 +24,7 @@ from typing import Any
 from loadgen.session import EVENTS_PER_SESSION
 from oncebench.audit.verdict import Verdict
 from oncebench.delivery.contract import EXACTLY_ONCE, GUARANTEES
+from oncebench.report.batch_series import BatchSeries
 from oncebench.report.comparisons.paired import BASELINE, MACHINE, SCHEMA, Difference, Rounds, Setting, variants_in
 from oncebench.report.comparisons.sweep_selection import full_of
 from oncebench.report.configuration import Configuration, Variant, configuration_of
@@ -31,6 +32,7 @@ from oncebench.report.measures.metrics import BY_NAME, figure
 from oncebench.report.schema import Report
 from oncebench.scenario.matrix.cells import can_be_done
 from oncebench.scenario.matrix.families import columns
+from oncebench.site.answer.prices import load_of, prices_of
 from oncebench.site.costs import absolute, compared_to_baseline, interval, label, machine_letters, settings_of
 from oncebench.site.faults.matrix import Matrix
 from oncebench.site.pack import short
@@ -90,8 +92,17 @@ class Answer:
         return self.exact[0]
 
 
-def answers_of(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Configuration, str]) -> list[Answer]:
-    """The headline of each sink that has exactly-once, in the order of tables."""
+def answers_of(
+    reports: Sequence[Report],
+    matrix: Matrix,
+    on_purpose: Mapping[Configuration, str],
+    series: Sequence[BatchSeries] = (),
+) -> list[Answer]:
+    """The headline of each sink that has exactly-once, in the order of tables.
+
+    `series`: their prices count instead of those of runs.
+    """
+    measured = prices_of(series)
     found = dict(settings_of(reports))
     full, flat = full_of(found), price_settings(found)
     usual = _usual(reports, on_purpose)
@@ -99,7 +110,8 @@ def answers_of(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Co
         Answer(
             exact=(sink, guarantee, variant),
             costs=dict(_costs(found, full.get(sink), (guarantee, variant), LATENCIES))
-            | dict(_costs(found, flat.get(sink), (guarantee, variant), PRICES)),
+            | dict(_costs(found, flat.get(sink), (guarantee, variant), PRICES))
+            | {name: Cost(**vars(price)) for name, price in measured.get((sink, guarantee, variant), {}).items()},
             kills={each[1]: kills for each in usual if each[0] == sink and (kills := _kills(matrix, each))},
             runs=_runs(found, (full.get(sink), flat.get(sink)), ((guarantee, variant), BASELINE)),
             elsewhere=_elsewhere(found, full.get(sink), (guarantee, variant)),
@@ -146,16 +158,20 @@ def price_load(found: Mapping[Setting, Rounds]) -> str | None:
 
 
 def as_json(
-    answers: Sequence[Answer], sentences: Sequence[str], reports: Sequence[Report], on: Sequence[Configuration]
+    answers: Sequence[Answer],
+    sentences: Sequence[str],
+    reports: Sequence[Report],
+    on: Sequence[Configuration],
+    series: Sequence[BatchSeries] = (),
 ) -> dict[str, Any]:
-    """The headline as the page reads it. `on`: all configurations, by their numbers."""
+    """The headline as the page reads it. `on`: all configurations, by their numbers. `series`: see `answers_of`."""
     found = dict(settings_of(reports))
     numbers = {id(report): number for number, report in enumerate(reports)}
     full, prices = next(iter(full_of(found).values()), None), price_settings(found).values()
     return {
         "sentences": list(sentences),
         "load": _full_load(found, full) if full else None,
-        "price_load": price_load({setting: found[setting] for setting in prices}),
+        "price_load": load_of(series) or price_load({setting: found[setting] for setting in prices}),
         "rows": [
             {
                 "configuration": on.index(answer.exact),

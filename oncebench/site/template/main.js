@@ -27,6 +27,7 @@ showHeadline();
 showAbout();
 showCommonSetting();
 showMatrixKey();
+showFlatOut();
 showEngines();
 showParts();
 listenToDialog();

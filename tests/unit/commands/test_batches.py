@@ -28,7 +28,7 @@ def called(
     def no_lab(*_: Any) -> Iterator[None]:
         yield None
 
-    def run(_lab: None, work: Path, _wanted: int, stopped: Callable[[], bool]) -> None:
+    def run(_lab: None, work: Path, _arms: Any, _plan: Any, stopped: Callable[[], bool]) -> None:
         lines = [json.dumps({"round": number, "arm": ARM, "ms": 5.0}) for number in rounds]
         (work / "batches.jsonl").write_text("".join(f"{line}\n" for line in lines))
         if interrupted:
@@ -37,8 +37,7 @@ def called(
 
     monkeypatch.chdir(folder)
     monkeypatch.setattr(batches, "open_lab", no_lab)
-    monkeypatch.setattr(batches, "_write_arm", lambda *_: None)
-    monkeypatch.setattr(batches, "_run", run)
+    monkeypatch.setattr(batches, "run", run)
     return CliRunner().invoke(
         cli, ["batches", "--sink", "files-jsonl", "--only", "acknowledged", "--rounds", "4", *words]
     )
@@ -61,3 +60,28 @@ def test_an_interruption_of_the_warm_up_prints_no_table(tmp_path: Path, monkeypa
 def test_json_has_no_rounds_of_the_warm_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = called(monkeypatch, tmp_path, range(-20, 4), "--json")
     assert (done.exit_code, [json.loads(line)["round"] for line in done.stdout.splitlines()]) == (0, [0, 1, 2, 3])
+
+
+def test_a_series_is_stored_and_printed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = called(monkeypatch, tmp_path, range(-20, 4))
+    (path,) = (tmp_path / "results" / "local" / "batches").glob("*.jsonl")
+    again = CliRunner().invoke(cli, ["batches", "--from", str(path)])
+    assert again.exit_code == 0, again.stderr
+    assert done.stdout in again.stdout
+    assert (
+        "`oncebench batches --sink files-jsonl --only acknowledged --rows 1000 --rounds 4 --partitions 2`"
+        in again.stdout
+    )
+
+
+def test_a_file_that_is_no_series_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    path.write_text('{"schema": 3}\n')
+    refused = CliRunner().invoke(cli, ["batches", "--from", str(path)])
+    assert refused.exit_code == ExitCode.USAGE
+    assert "is no series of `oncebench batches`" in refused.stderr
+
+
+def test_rows_and_events_exclude_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = called(monkeypatch, tmp_path, range(0), "--rows", "10", "--events", "1000")
+    assert (refused.exit_code, "give --rows or --events" in refused.stderr) == (ExitCode.USAGE, True)

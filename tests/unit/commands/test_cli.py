@@ -380,7 +380,10 @@ def test_the_help_of_run_has_every_option_under_its_heading() -> None:
 def test_a_fetch_that_finds_everything_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "provision", lambda: None)
     monkeypatch.setattr(doctor, "checks", lambda _folder: [SimpleNamespace(name="java", ok=True, detail="", advice="")])
-    assert CliRunner().invoke(cli, ["doctor", "--fetch"]).stdout == "nothing is missing\n"
+    assert (
+        CliRunner().invoke(cli, ["doctor", "--fetch"]).stdout
+        == "oncebench is set up: nothing is missing on this machine\n"
+    )
 
 
 def test_a_run_prints_the_path_of_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

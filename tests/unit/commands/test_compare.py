@@ -158,8 +158,8 @@ def test_if_all_cells_fail_the_command_fails_with_the_last_error(
 def test_a_sweep_runs_value_by_value_and_only_selects_a_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = pretend(monkeypatch, tmp_path, set())
     CliRunner().invoke(cli, ("compare", "--profile", "cost", "--sweep", "rate"))
-    assert [cell.rate for cell, _ in ran] == [rate for rate in (250, 500, 1000, 2000, 4000) for _ in range(2)]
-    assert ran[-1][1] == "kafka exactly-once two-phase, healthy, rate 4,000"
+    assert [cell.rate for cell, _ in ran] == [rate for rate in (500, 1000, 3000, 10_000, 30_000) for _ in range(2)]
+    assert ran[-1][1] == "kafka exactly-once two-phase, healthy, rate 30,000"
     ran.clear()
     CliRunner().invoke(cli, ("compare", "--profile", "cost", "--sweep", "rate", "--only", "rate 500"))
     assert [cell.rate for cell, _ in ran] == [500, 500]

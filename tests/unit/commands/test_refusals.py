@@ -134,3 +134,15 @@ def test_a_resumed_series_is_refused_if_its_file_takes_no_report(
     Path("reports.jsonl").symlink_to("/proc/sys/kernel/ostype")  # not even root may write this file
     refused = oncebench(faults, "--sink", "kafka", "--resume", "reports.jsonl")
     assert str(refused).startswith("--resume reports.jsonl: it cannot be written (")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--sink", "kafka"], "Choose from: at-most-once, at-least-once, exactly-once"),
+        (["--guarantee", "exactly-once"], "`oncebench list` shows all sinks, for example kafka"),
+    ],
+)
+def test_a_missing_option_names_its_values(words: list[str], message: str) -> None:
+    refused = CliRunner().invoke(cli, ["run", *words])
+    assert (refused.exit_code, message in refused.stderr) == (ExitCode.USAGE, True)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from oncebench.report.tables.batches import by_arm, extra_ms, rate_ratio, table
+from oncebench.report.batch_series import BatchSeries
+from oncebench.report.tables.batches import agreements, by_arm, extra_ms, rate_ratio, table, whole_table
 
 ACKNOWLEDGED, NATIVE, EXACT = "s.at-least-once.acknowledged", "s.at-least-once.native", "s.exactly-once.two-phase"
 
@@ -54,3 +55,46 @@ def test_the_table_compares_within_one_sink() -> None:
             "0.455 (0.455 to 0.455)",
         ],
     ]
+
+
+def whole_lines(**ms: list[float]) -> list[dict[str, Any]]:
+    return [{**line, "events": 50_000, "cpu_ms": 2 * line["ms"]} for line in lines(**ms)]
+
+
+def cells(text: str) -> list[list[str]]:
+    return [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in text.splitlines()
+        if line.startswith(("| s ", "| kafka "))
+    ]
+
+
+def test_whole_batches_have_time_and_cpu_per_event() -> None:
+    rows = cells(whole_table(whole_lines(ack=[0, *[500] * 6], exact=[0, *[550] * 6])))
+    one = "1.100 (1.100 to 1.100)"
+    assert rows == [
+        ["s", "at-least-once", "acknowledged", "500", "", "100,000", "", "20.0 µs", ""],
+        ["s", "exactly-once", "two-phase", "550", "+50.0 (+50.0 to +50.0)", "90,909", one, "22.0 µs", one],
+    ]
+
+
+def batch_series(name: str, factors: list[float], events: int = 50_000) -> BatchSeries:
+    """A stored series into Kafka, in which two-phase takes these multiples of at-least-once."""
+    found = whole_lines(ack=[0, *[500] * len(factors)], exact=[0, *(500 * factor for factor in factors)])
+    kafka = [{**line, "arm": line["arm"].replace("s.", "kafka.", 1)} for line in found if line["round"] >= 0]
+    environment = {"cpu": "a processor", "cores": 2, "commit": "abc"}
+    about = {"series": name, "command": "oncebench batches", "environment": environment, "partitions": 2}
+    return BatchSeries({**about, "events": events}, kafka)
+
+
+def test_series_agree_if_their_intervals_overlap() -> None:
+    wide, near, far = [0.98, 1.0, 1.02, 1.04, 1.01, 1.03], [1.03] * 6, [1.2] * 6
+    assert [row[-1] for row in cells(agreements([batch_series("a", wide), batch_series("b", near)]))] == ["yes"]
+    assert [row[-1] for row in cells(agreements([batch_series("a", wide), batch_series("b", far)]))] == ["**no**"]
+    assert [row[-1] for row in cells(agreements([batch_series("a", wide), batch_series("b", [1.0])]))] == [
+        "too few rounds"
+    ]
+
+
+def test_series_of_other_batches_are_not_compared() -> None:
+    assert agreements([batch_series("a", [1.0] * 6), batch_series("b", [1.0] * 6, events=100_000)]) == ""

@@ -100,7 +100,9 @@ def test_priming_is_not_counted_as_load(primed: dict[str, int]) -> None:
 
 def test_a_latency_names_the_rows_that_were_never_seen() -> None:
     figures = {"p50": 5.0, "p95": 6.0, "p99": 7.0, "p999": None, "max": None, "n": 3000, "unseen": 4}
-    assert lines(report(latency_ms=figures))["latency"].startswith("p50 5  p95 6  p99 7 ms, n 3,000 and 4 never seen (")
+    assert lines(report(latency_ms=figures))["latency"].startswith(
+        "p50 5  p95 6  p99 7 ms, 3,000 rows after the warm-up, and 4 never seen ("
+    )
 
 
 def test_a_flat_out_load_has_no_latency() -> None:

@@ -1,17 +1,11 @@
-"""The full comparison and its sweeps, on the page, in lists and in pictures."""
+"""The full comparison and its sweeps, on the page and in lists."""
 
 from __future__ import annotations
 
 import csv
-import importlib.util
 import io
 import itertools
-import json
-from pathlib import Path
-from types import ModuleType
 from typing import Any
-
-import pytest
 
 from oncebench.report.comparisons.paired import settings
 from oncebench.report.comparisons.repeatability import noise_markdown
@@ -24,10 +18,9 @@ from oncebench.site import about, costs, csv_tables
 from oncebench.site.data import data_of
 from oncebench.site.faults.matrix import matrix_of
 from oncebench.site.stored import Stored
-from tests import ROOT, sample_reports
+from tests import sample_reports
 
-PLOTS = ROOT / "tools" / "plots.py"
-LOAD = {"rate": PROFILES["full"].rate, "sessions": 160, "warmup_s": PROFILES["full"].warmup_s}
+LOAD = {"rate": PROFILES["full"].rate, "sessions": PROFILES["full"].sessions, "warmup_s": PROFILES["full"].warmup_s}
 VARIANTS = (("at-least-once", "acknowledged"), ("exactly-once", "two-phase"))
 
 
@@ -70,10 +63,10 @@ def test_the_full_comparison_is_recognised_by_its_setting() -> None:
 def test_the_full_comparison_comes_before_sweeps() -> None:
     made = [*swept("t", "trigger_ms", 30000, 100, 0, 1000, 5000), *series("full"), *series("x", warmup_s=3.0)]
     assert groups_and_labels(made) == [
-        ("", "1,000 events/s, 160 sessions, warmup 6 s"),
-        *(("trigger ms", f"1,000 events/s, {160 + at} sessions{f', trigger {ms:,} ms' if ms else ''}, warmup 6 s")
+        ("", "10,000 events/s, 1600 sessions, warmup 6 s"),
+        *(("trigger ms", f"10,000 events/s, {160 + at} sessions{f', trigger {ms:,} ms' if ms else ''}, warmup 6 s")
           for at, ms in ((2, 0), (1, 100), (3, 1000), (4, 5000), (0, 30000))),
-        ("other settings", "1,000 events/s, 160 sessions"),
+        ("other settings", "10,000 events/s, 1600 sessions"),
     ]  # fmt: skip
 
 
@@ -92,7 +85,7 @@ def test_series_with_their_own_rates_are_not_a_sweep() -> None:
 
 
 def test_a_sweep_around_the_full_comparison_may_use_any_series() -> None:
-    slow = {"trigger_ms": 30_000, "sessions": 1800}
+    slow = {"trigger_ms": 30_000, "sessions": 18_000}
     made = [*series("full"), *series("a", open_sessions=1000), *series("b", **slow), *series("c", trigger_ms=1000)]
     assert values(made, "open_sessions") == [[0, 1000]]
     assert values(made, "trigger_ms") == [[0, 1000, 30_000]]
@@ -147,62 +140,6 @@ def test_every_run_has_its_setting_on_the_page_and_in_the_list() -> None:
     read = [row["setting"] for row in csv.DictReader(io.StringIO(csv_tables.runs(stored)))]
     assert len(set(read)) == 2
     assert read[2].startswith("1,000 events/s, 160 sessions, trigger 500 ms")
-
-
-@pytest.fixture
-def plots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    pytest.importorskip("matplotlib", reason="needs the extra docs")
-    spec = importlib.util.spec_from_file_location("plots", PLOTS)
-    assert spec is not None
-    assert spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    monkeypatch.setattr(made, "PLOTS", tmp_path / "plots")
-    return made
-
-
-def test_pictures_show_the_full_comparison(plots: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    full, sweep = series("full"), series("r", rate=4000.0, sessions=720)
-    more = [{**each, "cell": {**each["cell"], "variant": "idempotent"}} for each in sweep]
-    drawn: list[Any] = []
-    monkeypatch.setattr(plots, "parts_of_a_batch", drawn.extend)
-    folder = sample_reports.write(tmp_path, [*full, *sweep, *more]) / "runs"
-    plots.main(folder.glob("cost-*.jsonl"))
-    ((_, rounds),) = drawn
-    assert {report["config"]["rate"] for here in rounds.values() for report in here.values()} == {1000.0}
-    (folder / "cost-20260101-000000.jsonl").write_text("".join(json.dumps(each) + "\n" for each in sweep))
-    with pytest.raises(SystemExit, match="no healthy runs of the full comparison"):
-        plots.main(folder.glob("cost-*.jsonl"))
-
-
-def test_each_numeric_sweep_has_a_picture(plots: ModuleType) -> None:
-    made = [
-        *swept("t", "trigger_ms", 0, 100),
-        *swept("u", "trigger_ms", 0, 100, rate=500.0),
-        *swept("r", "rate", "max", 250.0, 500.0, partitions=4),
-        *swept("s", "state_store", "snapshots", "changelog"),
-    ]
-    names = [name for *_, name, _ in plots.swept_of(settings(made))]
-    assert sorted(names) == [
-        "kafka_along_rate.svg",
-        "kafka_along_trigger_ms_rate_1_000.svg",
-        "kafka_along_trigger_ms_rate_500.svg",
-    ]
-
-
-def test_six_sinks_are_two_rows_of_panels(plots: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sinks = ("kafka", "postgres", "delta", "files-jsonl", "files-parquet", "pravega")
-    drawn: list[list[int]] = []
-    of = plots.plt.subplots
-    monkeypatch.setattr(plots.plt, "subplots", lambda *a, **k: drawn.append(list(a)) or of(*a, **k))
-    room = [each for sink in sinks for each in series("room", sink, trigger_ms=5000)]  # where a price is one
-    made = [*series("full"), *room, *swept("r", "rate", "max", 250.0, 500.0)]
-    folder = sample_reports.write(tmp_path, made) / "runs"
-    plots.main(folder.glob("cost-*.jsonl"))
-    assert drawn[0] == [2, 3]
-    assert {path.name for path in (tmp_path / "plots").iterdir()} == {
-        "price_and_latency.svg", "parts_of_a_batch.svg", "kafka_along_rate.svg"
-    }  # fmt: skip
 
 
 def test_groups_do_not_depend_on_the_order_of_runs() -> None:

@@ -8,15 +8,18 @@ from typing import Any
 
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 from oncebench.delivery.failpoints import POINTS
+from oncebench.report.batch_series import BatchSeries
 from oncebench.report.comparisons.paired import Difference
 from oncebench.report.configuration import configurations_of
 from oncebench.report.measures.metrics import BY_NAME, figure
 from oncebench.report.report import read_reports
 from oncebench.site.answer.headline import Answer, Cost, Kills, _kills, answers_of, as_json, price_load, price_settings
+from oncebench.site.answer.prices import load_of, prices_of
 from oncebench.site.answer.sentences import listed, of_engines, sentences, subject
 from oncebench.site.costs import settings_of
 from oncebench.site.faults.matrix import matrix_of
 from tests import ROOT, sample_reports
+from tests.unit.report.test_batches import batch_series
 from tests.unit.report.test_engines import FLAT_OUT, report
 from tests.unit.report.test_sweep_selection import series
 from tests.unit.scenario.test_fault_matrix import fault
@@ -208,3 +211,21 @@ def test_the_first_screen_compares_the_processor_time_of_engines() -> None:
     assert of_engines(spark) == of_engines([]) == ""
     elsewhere = {**flink[0], "environment": {**flink[0]["environment"], "cpu": "another"}}
     assert of_engines([*spark, elsewhere]) == "", "engines of two machines are not compared"
+
+
+def test_prices_of_batches_in_turns_replace_those_of_runs() -> None:
+    runs = series("a", rate="max")
+    (of_runs,) = answers(runs)
+    batches = [batch_series("batches-1", [1.5] * 6), batch_series("batches-2", [1.1] * 6)]
+    (only,) = answers_of(runs, matrix_of(runs), configurations_of(runs), batches)
+    price = only.costs["s_per_million"]
+    assert of_runs.costs["s_per_million"] != price
+    assert price.exact is not None and price.base is not None and price.ratio is not None
+    assert (price.base.median, round(price.exact.median, 6), round(price.ratio.median, 6)) == (10.0, 11.0, 1.1)
+    load = as_json([only], [], runs, list(configurations_of(runs)), batches)["price_load"]
+    assert load == "flat out in batches of 50,000 events, 6 rounds in one process"
+
+
+def test_batches_of_generated_rows_are_no_price_of_the_pipeline() -> None:
+    rows = BatchSeries({"series": "batches-1", "rows": 1000, "partitions": 2}, [])
+    assert (prices_of([rows]), load_of([rows])) == ({}, None)

@@ -20,6 +20,7 @@ from oncebench.site import csv_tables, page, write
 from oncebench.site.data import as_script, data_of
 from oncebench.site.stored import Stored, stored_in, take_in
 from tests import ROOT, sample_reports
+from tests.unit.report.test_batches import batch_series
 
 TEMPLATE = Path(page.__file__).parent / "template"
 MOST_LINES, MOST_COLUMNS = 400, 120
@@ -317,3 +318,12 @@ def test_publishing_into_a_clone_prints_how_to_undo_it(
     deleted = CliRunner().invoke(cli, ["table", "--publish"])
     assert ("git checkout" in deleted.stderr) is in_git
     assert not Path("results/tables/sustained.md").exists()
+
+
+def test_page_has_the_batches_in_turns_with_their_file_and_command() -> None:
+    (shown,) = data_of(stored(some()), series=[batch_series("batches-1", [1.1] * 6)])["flat_out"]
+    assert (shown["file"], shown["command"]) == ("batches/batches-1.jsonl", "oncebench batches")
+    assert [row[:3] for row in shown["rows"]] == [
+        ["kafka", "at-least-once", "acknowledged"], ["kafka", "exactly-once", "two-phase"],
+    ]  # fmt: skip
+    assert shown["rows"][1][6] == "1.100 (1.100 to 1.100)"

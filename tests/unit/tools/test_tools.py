@@ -29,8 +29,8 @@ def test_docstring_has_command_and_duration(path: Path) -> None:
 
 @pytest.mark.parametrize("name", [path.stem for path in TOOLS if path.stem != "hand_check"])
 def test_tool_can_be_imported(name: str) -> None:
-    if name in ("plots", "detectable_change"):
-        pytest.importorskip("matplotlib" if name == "plots" else "asv", reason="needs an extra")
+    if name == "detectable_change":
+        pytest.importorskip("asv", reason="needs an extra")
     importlib.import_module(f"tools.{name}")  # hand_check is a script: it runs when imported
 
 
@@ -60,9 +60,3 @@ def test_a_long_run_outlives_the_reader_of_its_output(name: str) -> None:
 def test_known_slowdown_finds_the_code_that_it_changes() -> None:
     sink = (ROOT / known_slowdown.SINK).read_text()
     assert [sink.count(text) for text, _ in (known_slowdown.SLOWER, known_slowdown.DUPLICATING)] == [1, 1]
-
-
-def test_plots_are_written_to_docs() -> None:
-    plots = pytest.importorskip("tools.plots", reason="needs the extra docs")
-    assert plots.PLOTS == ROOT / "docs" / "plots"
-    assert plots.RUNS == ROOT / "results" / "runs"

@@ -1,0 +1,128 @@
+"""Runs the batches of `oncebench batches`: writes the plan and each arm's configuration, and starts the process.
+
+Promise: `batches.jsonl` in the folder has a line for each finished batch, also after an interruption.
+Failures: the process stopped with an error, or takes too long (`UserError`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from oncebench.delivery.contract import Support
+from oncebench.errors import UserError
+from oncebench.experiments.batch_input import send_input
+from oncebench.experiments.batches import WARM_ROUNDS
+from oncebench.experiments.whole_batches import batches_of
+from oncebench.home import HOME
+from oncebench.lab.lab import Lab
+from oncebench.processes import child as process
+from oncebench.record.json_lines import read_lines
+from oncebench.sinks.registry import SINKS, suite_sinks
+from oncebench.sinks.suite import Place
+from pipeline.config import PipelineConfig, write_config
+from pipeline.rows import KEY, SCHEMA
+
+POLL_S = 0.2
+BATCHES_PER_LINE = 50  # a line of progress after so many batches
+# Time limits: Spark's start, and ten times a batch of a table format (the slowest: it writes a log entry per batch).
+START_S, BATCH_S = 120.0, 10.0
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One configuration that is measured: a sink with one guarantee and variant."""
+
+    sink: str
+    support: Support
+
+    @property
+    def name(self) -> str:
+        return f"{self.sink}.{self.support.guarantee}.{self.support.variant}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What every arm gets: a number of rounds, and in each a batch of `rows` generated rows.
+
+    With `events`, a batch has so many events instead, which go through the whole pipeline. `partitions`: tasks of a
+    batch.
+    """
+
+    rows: int
+    events: int | None
+    rounds: int
+    partitions: int
+
+    @property
+    def size(self) -> dict[str, int]:
+        """The size of a batch, with its unit."""
+        return {"rows": self.rows} if self.events is None else {"events": self.events}
+
+
+def run(lab: Lab, folder: Path, arms: Sequence[Arm], plan: Plan, interrupted: Callable[[], bool]) -> None:
+    """Runs all rounds, or until `interrupted`."""
+    fields: dict[str, Any] = {**plan.size, "rounds": plan.rounds}
+    wanted = (WARM_ROUNDS + plan.rounds) * len(arms)
+    if plan.events is not None:
+        wanted = batches_of(len(arms), plan.rounds)
+        events = wanted * plan.events
+        click.echo(f"{time.strftime('%H:%M:%S')}  sending {events:,} events", err=True)
+        fields |= {"suite": os.getpid(), "input": send_input(lab, folder, plan.partitions, events, interrupted)}
+    (folder / "plan.json").write_text(json.dumps(fields))
+    for arm in arms:
+        _write_arm(arm, arms, lab, folder, plan.partitions)
+    _run(lab, folder, wanted, interrupted)
+
+
+def _write_arm(arm: Arm, arms: Sequence[Arm], lab: Lab, folder: Path, partitions: int) -> None:
+    own = folder / arm.name
+    own.mkdir()
+    sink_id = f"ob-{time.time_ns():x}"
+    kafka = lab.kafka.access
+    target: dict[str, Any] = suite_sinks()[arm.sink].provide(
+        Place(sink_id, own, partitions, kafka, lambda name: lab.kafka.create_topic(name, partitions), SCHEMA, KEY)
+    )
+    config = PipelineConfig(
+        **kafka.as_json(),
+        input_topic=f"{sink_id}.in",
+        output=target,
+        quarantine_topic=lab.kafka.create_topic(f"{sink_id}.quarantine", partitions),
+        sink=arm.sink,
+        guarantee=arm.support.guarantee,
+        variant=arm.support.variant,
+        sink_id=sink_id,
+        checkpoint=own / "checkpoint",
+        record=own,
+        partitions=partitions,
+        **lab.spark(SINKS[each.sink] for each in arms),
+    )
+    write_config(config, folder / f"arm-{arm.name}.json")
+
+
+def _run(lab: Lab, folder: Path, wanted: int, interrupted: Callable[[], bool]) -> None:
+    command = [sys.executable, "-m", "oncebench.experiments.batches", str(folder)]
+    log = folder / "logs" / "batches.log"
+    limit_s = START_S + BATCH_S * wanted
+    with process.start("the batches", command, log, cwd=HOME, env=lab.environment()) as child:
+        deadline = time.monotonic() + limit_s
+        reported = 0
+        while child.alive and not interrupted():
+            if time.monotonic() > deadline:
+                raise UserError(f"the batches took longer than {limit_s:.0f} s. See {log}")
+            done = len(read_lines(folder / "batches.jsonl").items)
+            if done >= reported + BATCHES_PER_LINE:
+                reported = done
+                click.echo(f"{time.strftime('%H:%M:%S')}  {done} of {wanted} batches", err=True)
+            time.sleep(POLL_S)
+    if not interrupted() and child.returncode != 0:
+        lines = [line for line in log.read_text("utf-8", errors="replace").splitlines() if line.strip()]
+        raise UserError(f"the batches stopped: {(lines or ['no message'])[-1]}. See {log}")

@@ -1,0 +1,139 @@
+"""Times batches of the whole pipeline under several guarantees, in turns.
+
+One streaming query reads the input topic in batches of equal size. It checks the events, keeps the sessions in its
+state and makes the rows, as the pipeline does. Each batch goes to one arm, in the order of `batches.order_of`.
+
+Promise: a line has the time from the end of one batch to the end of the next. So it includes everything that a batch
+takes: the source, the state, Spark's planning and Spark's logs. All arms share one process, one state and one input, so
+their difference is that of their guarantees. The CPU is that of the suite's children: Spark, its Python workers, the
+broker and the sink's server.
+
+What can go wrong: work that a batch leaves behind counts for the batch after it. The random order spreads it over all
+arms.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+from pyspark.sql import DataFrame, SparkSession
+
+from oncebench.delivery.errors import QueryDied
+from oncebench.jobs.query import in_checkpoint
+from oncebench.observe.procfs import read_stats
+from oncebench.record.json_lines import LineWriter
+from pipeline.config import PipelineConfig
+from pipeline.workloads.queries import query_of
+
+# Rounds that are not counted. On two cores, the times of 30 rounds of five arms showed no trend after the sixth.
+WARM_ROUNDS = 6
+
+# Spark divides a batch's size by the partitions' shares of the backlog, and rounds.
+SIZE_TOLERANCE = 0.01
+
+# After the wanted batches Spark reports some more: the rest of the last batch, one without input, and idle times.
+FURTHER_UPDATES = 100
+
+Deliver = Callable[[DataFrame, int], tuple[float, dict[str, float]]]
+
+
+def batches_of(arms: int, rounds: int) -> int:
+    """Returns the number of batches that the input must have."""
+    return arms * (WARM_ROUNDS + rounds)
+
+
+def arm_of(number: int, orders: Callable[[Sequence[str], int], list[str]], names: Sequence[str]) -> tuple[int, str]:
+    """Returns the round of a batch, counted from the first one of the warm-up, and its arm."""
+    at, place = divmod(number, len(names))
+    return at, orders(names, at)[place]
+
+
+def take_turns(
+    spark: SparkSession,
+    config: PipelineConfig,
+    arms: Mapping[str, Deliver],
+    orders: Callable[[Sequence[str], int], list[str]],
+    rounds: int,
+    suite: int,
+    path: Path,
+) -> None:
+    """Runs the query until it has read the input, and writes a line for each batch of the rounds.
+
+    Args:
+        spark: the session of all arms.
+        config: the pipeline's settings; `max_events_per_batch` is the size of a batch.
+        arms: delivers a batch, by name.
+        orders: see `batches.order_of`.
+        rounds: those that count.
+        suite: pid of the process whose children do the work.
+        path: of the lines.
+
+    Raises:
+        QueryDied: a batch had another number of events, so the batches cannot be compared.
+    """
+    names = list(arms)
+    wanted = batches_of(len(names), rounds)
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", str(wanted + FURTHER_UPDATES))
+    with LineWriter(path) as lines:
+        ended_s, used_s = time.perf_counter(), _cpu_s(suite)
+
+        def deliver(rows: DataFrame, number: int) -> None:
+            nonlocal ended_s, used_s
+            at, name = arm_of(number, orders, names)
+            sink_ms, steps = arms[name](rows, at)
+            took_ms = (time.perf_counter() - ended_s) * 1000
+            cpu_s = _cpu_s(suite)
+            if number < wanted:
+                lines.append({"round": at - WARM_ROUNDS, "arm": name, "events": config.max_events_per_batch,
+                              "ms": took_ms, "cpu_ms": (cpu_s - used_s) * 1000,
+                              "sink_ms": sink_ms, "steps_ms": steps})  # fmt: skip
+            ended_s, used_s = time.perf_counter(), cpu_s
+
+        writer = query_of(config.workload)(spark, config).writeStream.foreachBatch(deliver)
+        query = in_checkpoint(writer, config.checkpoint).trigger(availableNow=True).start()
+        query.awaitTermination()
+    sizes = {update["batchId"]: update["numInputRows"] for update in query.recentProgress}
+    refuse_other_sizes([sizes.get(number, 0) for number in range(wanted)], config.max_events_per_batch or 0)
+
+
+def refuse_other_sizes(sizes: Iterable[int], events: int) -> None:
+    """Checks that every batch had this many events.
+
+    Raises:
+        QueryDied: a batch had clearly more or fewer.
+    """
+    for number, size in enumerate(sizes):
+        if abs(size - events) > SIZE_TOLERANCE * events:
+            raise QueryDied(
+                f"batch {number} had {size:,} events instead of {events:,}, so its time cannot be compared. Run the "
+                "command again."
+            )
+
+
+def _cpu_s(suite: int) -> float:
+    """Returns the CPU seconds of all processes below a process, with the children that they have waited for."""
+    used: dict[int, float] = {}
+    parents: dict[int, int] = {}
+    for pid in psutil.pids():
+        with suppress(OSError, ValueError):  # it has just ended, or belongs to somebody else
+            stats = read_stats(pid)
+            parents[pid], used[pid] = stats.parent, stats.cpu_s + stats.awaited_cpu_s
+    return sum(cpu_s for pid, cpu_s in used.items() if _is_below(pid, suite, parents))
+
+
+def _is_below(pid: int, ancestor: int, parents: Mapping[int, int]) -> bool:
+    while pid in parents:
+        pid = parents[pid]
+        if pid == ancestor:
+            return True
+    return False
+
+
+def with_input(config: PipelineConfig, topic: str, events: int, checkpoint: Path) -> PipelineConfig:
+    """Returns the settings of the query that all arms share."""
+    return replace(config, input_topic=topic, max_events_per_batch=events, checkpoint=checkpoint)

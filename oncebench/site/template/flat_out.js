@@ -1,0 +1,33 @@
+// What each guarantee costs flat out: a table per series. Without a series the part is not on the page.
+
+function showFlatOut() {
+  if (!DATA.flat_out.length) return $("flat-out").remove();
+  put(
+    "flat-out-tables",
+    DATA.flat_out.flatMap((one) => [
+      table(
+        `Batches of the whole pipeline, on ${one.machine}`,
+        ["sink, guarantee, variant", ...one.headings],
+        one.rows.map(([sink, guarantee, variant, ...figures]) => [
+          el(
+            "span",
+            { class: "configuration" },
+            el("strong", {}, sink),
+            el("span", { class: `tag ${guarantee}` }, guarantee),
+            el("span", {}, variant),
+          ),
+          ...figures.map((text) => text || "-"),
+        ]),
+        { sticky: 1, numeric: one.headings.map((_, at) => at + 1), kind: "engines" },
+      ),
+      el(
+        "p",
+        { class: "hint" },
+        `oncebench at commit ${one.commit}. Batches: `,
+        el("a", { href: one.file }, one.file),
+        ". Command: ",
+        el("code", {}, one.command),
+      ),
+    ]),
+  );
+}
