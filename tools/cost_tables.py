@@ -10,24 +10,23 @@ includes the value of no difference.
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import median
 
-from oncebench.report.batch_series import series_in
 from oncebench.report.comparisons.paired import BASELINE, Difference, Rounds, Setting, difference, ratio, settings
 from oncebench.report.comparisons.sweep_selection import RATE, full_of
 from oncebench.report.configuration import Configuration, Variant, configuration_of, configurations_of, place_of
 from oncebench.report.grid import grid
-from oncebench.report.measures.metrics import BY_NAME, figure
+from oncebench.report.measures.metrics import BY_NAME
 from oncebench.report.outcome import broken_by, is_healthy, outcome_of
 from oncebench.report.report import read_reports
 from oncebench.report.schema import Report
+from oncebench.report.tables.batch_series import series_in
 from oncebench.report.tables.batches import whole_table
 from oncebench.site.answer.prices import whole
 from oncebench.site.costs import absolute
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 LATENCY = ("sink", "guarantee, variant", "p50", "p50 ratio", "p99", "p99 ratio", "visibility gap")
-KILLED = ("sink", "guarantee, variant", "verdict", "rows lost", "rows duplicated", "first new row after")
+KILLED = ("sink", "guarantee, variant", "verdict", "rows lost", "rows duplicated")
 
 
 def flat_out() -> str:
@@ -67,10 +66,8 @@ def _killed_rows(reports: Sequence[Report]) -> Iterator[tuple[str, ...]]:
     for sink, *variant in sorted(by_configuration, key=place_of):
         runs = by_configuration[sink, variant[0], variant[1]]
         outcomes = dict.fromkeys(" ".join([outcome_of(each), *broken_by(each)]) for each in runs)
-        seconds = [value for each in runs if (value := figure(each, BY_NAME["recovery_s"])) is not None]
-        after = f"{median(seconds):.1f} s" if seconds else "-"
         lost, duplicated = (sum(each["rows"][name] for each in runs) for name in ("lost", "duplicated"))
-        yield sink, ", ".join(variant), ", ".join(outcomes), f"{lost:,}", f"{duplicated:,}", after
+        yield sink, ", ".join(variant), ", ".join(outcomes), f"{lost:,}", f"{duplicated:,}"
 
 
 def _median(rounds: Rounds, name: str, variant: Variant) -> str:

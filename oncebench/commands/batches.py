@@ -28,10 +28,10 @@ from oncebench.experiments.run_batches import Arm, Plan, run
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.lab.lab import open_lab
 from oncebench.record.json_lines import read_lines
-from oncebench.report.batch_series import BatchSeries, read_series
 from oncebench.report.environment import environment
 from oncebench.report.results import LOCAL, PUBLISHED, default_work_dir, stamp
 from oncebench.report.tables import batches as tables
+from oncebench.report.tables.batch_series import BatchSeries, read_series
 from oncebench.run.interrupt import gently
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.supports import all_supports, installed, require_sinks

@@ -1,4 +1,6 @@
-"""Runs the batches of `oncebench batches`: writes the plan and each arm's configuration, and starts the process.
+"""Runs the batches of `oncebench batches` in a process of their own.
+
+It writes the plan and the configuration of each arm, and sends the events if the batches need them.
 
 Promise: `batches.jsonl` in the folder has a line for each finished batch, also after an interruption.
 Failures: the process stopped with an error, or takes too long (`UserError`).

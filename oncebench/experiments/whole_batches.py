@@ -62,7 +62,7 @@ def take_turns(
     suite: int,
     path: Path,
 ) -> None:
-    """Runs the query until it has read the input, and writes a line for each batch of the rounds.
+    """Runs the query until it has read the input; writes a line for each batch.
 
     Args:
         spark: the session of all arms.
@@ -116,7 +116,10 @@ def refuse_other_sizes(sizes: Iterable[int], events: int) -> None:
 
 
 def _cpu_s(suite: int) -> float:
-    """Returns the CPU seconds of all processes below a process, with the children that they have waited for."""
+    """Returns the CPU seconds of all processes below a process.
+
+    They include those of ended children.
+    """
     used: dict[int, float] = {}
     parents: dict[int, int] = {}
     for pid in psutil.pids():

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from oncebench.audit.anomalies import CATALOGUE, TERMS, terms_of
-from oncebench.report.batch_series import BatchSeries
 from oncebench.report.comparisons.paired import MACHINE, Setting, differing
 from oncebench.report.comparisons.sweep_selection import setting_text
 from oncebench.report.configuration import configuration_of, configurations_of
@@ -19,6 +18,7 @@ from oncebench.report.measures.generators import processes_text
 from oncebench.report.measures.metrics import BY_NAME, THROUGHPUT, figure
 from oncebench.report.outcome import ORDER, broken_by, is_healthy, outcome_of
 from oncebench.report.schema import Report
+from oncebench.report.tables.batch_series import BatchSeries
 from oncebench.report.titles import title
 from oncebench.site import about, costs, curves, engines, flat_out
 from oncebench.site.answer import headline

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from oncebench.report.batch_series import FOLDER, BatchSeries
 from oncebench.report.comparisons.paired import machine_of
+from oncebench.report.tables.batch_series import FOLDER, BatchSeries
 from oncebench.report.tables.batches import WHOLE, whole_rows
 from oncebench.site.answer.prices import whole
 

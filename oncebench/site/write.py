@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from oncebench.report.batch_series import series_in
 from oncebench.report.comparisons import repeatability, sustained
 from oncebench.report.tables import batches, cost_table, engines, fault_matrix, fault_text, table
+from oncebench.report.tables.batch_series import series_in
 from oncebench.site import csv_tables
 from oncebench.site.data import as_script, data_of
 from oncebench.site.page import page

@@ -10,10 +10,10 @@ import numpy as np
 
 from oncebench.audit.python.latency import Distribution
 from oncebench.delivery.contract import AT_LEAST_ONCE
-from oncebench.report.batch_series import BatchSeries
 from oncebench.report.comparisons.paired import Difference, machine_of, median_interval
 from oncebench.report.configuration import Configuration, place_of
 from oncebench.report.grid import grid
+from oncebench.report.tables.batch_series import BatchSeries
 
 HEADINGS = ("sink", "guarantee", "variant", "ms p50", "p95", "versus at-least-once, ms", "rows/s", "of native's")
 WHOLE = (
@@ -31,7 +31,10 @@ def text(series: BatchSeries) -> str:
 
 
 def markdown(all_series: Sequence[BatchSeries]) -> str:
-    """The tables of several series, each with its machine, version and command; empty without a series."""
+    """The tables of several series, each with its machine, version and command.
+
+    Empty without a series.
+    """
     return "\n".join(f"{_heading(series)}\n\n{text(series)}" for series in all_series)
 
 
@@ -42,7 +45,7 @@ def _heading(series: BatchSeries) -> str:
 
 
 def agreements(all_series: Sequence[BatchSeries]) -> str:
-    """Tables that compare two series of the same command, one after the other; empty if there are none.
+    """Tables that compare two series of equal batches; empty if there are none.
 
     Two series agree if the intervals of their ratios overlap.
     """

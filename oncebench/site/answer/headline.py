@@ -24,12 +24,12 @@ from typing import Any
 from loadgen.session import EVENTS_PER_SESSION
 from oncebench.audit.verdict import Verdict
 from oncebench.delivery.contract import EXACTLY_ONCE, GUARANTEES
-from oncebench.report.batch_series import BatchSeries
 from oncebench.report.comparisons.paired import BASELINE, MACHINE, SCHEMA, Difference, Rounds, Setting, variants_in
 from oncebench.report.comparisons.sweep_selection import full_of
 from oncebench.report.configuration import Configuration, Variant, configuration_of
 from oncebench.report.measures.metrics import BY_NAME, figure
 from oncebench.report.schema import Report
+from oncebench.report.tables.batch_series import BatchSeries
 from oncebench.scenario.matrix.cells import can_be_done
 from oncebench.scenario.matrix.families import columns
 from oncebench.site.answer.prices import load_of, prices_of
@@ -164,7 +164,10 @@ def as_json(
     on: Sequence[Configuration],
     series: Sequence[BatchSeries] = (),
 ) -> dict[str, Any]:
-    """The headline as the page reads it. `on`: all configurations, by their numbers. `series`: see `answers_of`."""
+    """The headline as the page reads it.
+
+    `on`: all configurations, by their numbers. `series`: see `answers_of`.
+    """
     found = dict(settings_of(reports))
     numbers = {id(report): number for number, report in enumerate(reports)}
     full, prices = next(iter(full_of(found).values()), None), price_settings(found).values()

@@ -1,5 +1,6 @@
-"""The prices of exactly-once flat out: time and CPU per event, from series of `oncebench batches --events`.
+"""The prices of exactly-once flat out: time and CPU per event.
 
+They come from series of `oncebench batches --events`.
 Promise: pure functions. In such a series all guarantees take turns in one process, so its intervals are far narrower
 than those of runs. The newest series that has a configuration counts for it; series are never mixed.
 """
@@ -9,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from oncebench.report.batch_series import BatchSeries
 from oncebench.report.comparisons.paired import Difference, median_interval
 from oncebench.report.configuration import Configuration
+from oncebench.report.tables.batch_series import BatchSeries
 from oncebench.report.tables.batches import baseline, by_arm, parts, ratio_of
 
 
 @dataclass(frozen=True)
 class Price:
-    """One price of a configuration, of at-least-once into the same sink, and the ratio of the two."""
+    """A price under exactly-once and under at-least-once, and the ratio of the two."""
 
     exact: Difference
     base: Difference

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from oncebench.cli import cli
 from oncebench.commands import batches
-from oncebench.errors import ExitCode
+from oncebench.errors import ExitCode, UserError
 
 ARM = "files-jsonl.at-least-once.acknowledged"
 
@@ -77,11 +77,12 @@ def test_a_series_is_stored_and_printed_again(tmp_path: Path, monkeypatch: pytes
 def test_a_file_that_is_no_series_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     path.write_text('{"schema": 3}\n')
-    refused = CliRunner().invoke(cli, ["batches", "--from", str(path)])
-    assert refused.exit_code == ExitCode.USAGE
-    assert "is no series of `oncebench batches`" in refused.stderr
+    refused = CliRunner().invoke(cli, ["batches", "--from", str(path)]).exception
+    assert isinstance(refused, UserError)
+    assert (refused.exit_code, "is no series of `oncebench batches`" in str(refused)) == (ExitCode.USAGE, True)
 
 
 def test_rows_and_events_exclude_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    refused = called(monkeypatch, tmp_path, range(0), "--rows", "10", "--events", "1000")
-    assert (refused.exit_code, "give --rows or --events" in refused.stderr) == (ExitCode.USAGE, True)
+    refused = called(monkeypatch, tmp_path, range(0), "--rows", "10", "--events", "1000").exception
+    assert isinstance(refused, UserError)
+    assert (refused.exit_code, "give --rows or --events" in str(refused)) == (ExitCode.USAGE, True)

@@ -100,8 +100,8 @@ def test_few_rounds_have_no_intervals(rounds: int, says: str, tmp_path: Path, mo
 @pytest.mark.parametrize(
     ("words", "load"),
     [
-        ((), (1000.0, 160, 6.0)),
-        (("--warmup", "2"), (1000.0, 160, 2.0)),
+        ((), (10_000.0, 1600, 6.0)),
+        (("--warmup", "2"), (10_000.0, 1600, 2.0)),
         (("--rate", "500", "--duration", "40"), (500.0, 200, 6.0)),
     ],
 )

@@ -134,7 +134,7 @@ def test_stored_reports_are_printed_without_a_run(tmp_path: Path) -> None:
     spark.write_text("".join(line for line in published.open() if '"name":"spark"' in line))
     refused = CliRunner().invoke(main, ["--from", str(spark), "--only", "Flink"]).exception
     assert "is of these rows" in str(refused)
-    others = ROOT / "results" / "runs" / "costs-price-kafka.jsonl"
+    others = ROOT / "results" / "runs" / "costs-10000-events.jsonl"
     refused = CliRunner().invoke(main, ["--from", str(others)]).exception
     assert "of this command. Give a file headline-*.jsonl" in str(refused)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oncebench.report.batch_series import BatchSeries
+from oncebench.report.tables.batch_series import BatchSeries
 from oncebench.report.tables.batches import agreements, by_arm, extra_ms, rate_ratio, table, whole_table
 
 ACKNOWLEDGED, NATIVE, EXACT = "s.at-least-once.acknowledged", "s.at-least-once.native", "s.exactly-once.two-phase"

@@ -139,7 +139,7 @@ def test_every_run_has_its_setting_on_the_page_and_in_the_list() -> None:
     assert done == ["healthy, trigger 0 ms"] * 2 + ["healthy, trigger 500 ms"] * 2
     read = [row["setting"] for row in csv.DictReader(io.StringIO(csv_tables.runs(stored)))]
     assert len(set(read)) == 2
-    assert read[2].startswith("1,000 events/s, 160 sessions, trigger 500 ms")
+    assert read[2].startswith("10,000 events/s, 1600 sessions, trigger 500 ms")
 
 
 def test_groups_do_not_depend_on_the_order_of_runs() -> None:

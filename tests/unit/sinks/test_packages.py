@@ -125,7 +125,8 @@ BAD: Mapping[str, tuple[Mapping[str, str], str]] = {
     "wrong-type": ({"mine_c.py": "KINDS = ('lines',)"}, "a member is str, and must be SinkKind"),
     "no-tuple": ({"mine_c.py": "KINDS = 5"}, "importing mine_c raised TypeError ('int' object is not iterable)"),
     "taken": ({"mine_c.py": KIND.format(name="kafka")}, "the name 'kafka' belongs to oncebench"),
-    "bad-name": ({"mine_c.py": KIND.format(name="../x")}, "the name '../x' must begin with a letter, and have only a-z, 0-9 and -"),
+    "bad-name": ({"mine_c.py": KIND.format(name="../x")},
+                 "the name '../x' must begin with a letter, and have only a-z, 0-9 and -"),
     "twice": ({"mine_c.py": KIND.format(name="m") + "KINDS += KINDS"}, "it lists 'm' twice"),
 }  # fmt: skip
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 from oncebench.delivery.failpoints import POINTS
-from oncebench.report.batch_series import BatchSeries
 from oncebench.report.comparisons.paired import Difference
 from oncebench.report.configuration import configurations_of
 from oncebench.report.measures.metrics import BY_NAME, figure
 from oncebench.report.report import read_reports
+from oncebench.report.tables.batch_series import BatchSeries
 from oncebench.site.answer.headline import Answer, Cost, Kills, _kills, answers_of, as_json, price_load, price_settings
 from oncebench.site.answer.prices import load_of, prices_of
 from oncebench.site.answer.sentences import listed, of_engines, sentences, subject
