@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from oncebench.report.comparisons.paired import machine_of
+from oncebench.report.comparisons.paired import machine_in
 from oncebench.report.tables.batch_series import FOLDER, BatchSeries
 from oncebench.report.tables.batches import WHOLE, whole_rows
 from oncebench.site.answer.prices import whole
+
+# Places of the columns in the table: a phone shows the first columns only, so these are the ones to compare first.
+_NAMES, _ORDER = (0, 1, 2), (6, 8, 3, 4, 5, 7)
 
 
 def as_json(all_series: Sequence[BatchSeries]) -> list[dict[str, Any]]:
     """A table per series, the newest first; rows begin with sink, guarantee and variant."""
     return [
         {
-            "machine": machine_of({"environment": series.about["environment"]}),
+            "machine": machine_in(series.about["environment"]),
             "commit": series.about["environment"]["commit"],
             "command": series.about["command"],
             "file": f"{FOLDER}/{series.about['series']}.jsonl",
-            "headings": list(WHOLE[3:]),
-            "rows": [list(row) for row in whole_rows(series.lines)],
+            "headings": [WHOLE[at] for at in _ORDER],
+            "rows": [[row[at] for at in (*_NAMES, *_ORDER)] for row in whole_rows(series.lines)],
         }
         for series in reversed(whole(all_series))
     ]

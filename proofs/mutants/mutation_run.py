@@ -63,6 +63,12 @@ class Loop:
         self.runs_in: dict[str, list[pytest.Item]] = {}
         self.kills: Counter[tuple[str, str]] = Counter()
 
+    def pytest_sessionstart(self) -> None:
+        """Runs before the tests are imported: they must import the replaced functions."""
+        from remembered_counts import remember_counts  # noqa: PLC0415  imports the mutated copy of the package
+
+        remember_counts()
+
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Finds which tests run which function, then tries the mutants of one file after another.
 

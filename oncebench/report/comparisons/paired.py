@@ -134,8 +134,13 @@ def machine_of(report: Report) -> str | None:
 
     Machines of one kind differ by a factor.
     """
-    machine = report.get("environment", {})
-    return f"{machine['cpu']}, {machine['cores']} cores" if machine.get("cpu") and machine.get("cores") else None
+    return machine_in(report.get("environment", {}))
+
+
+def machine_in(environment: Mapping[str, Any]) -> str | None:
+    """Processor and cores of a stored environment; None if it lacks them."""
+    cpu, cores = environment.get("cpu"), environment.get("cores")
+    return f"{cpu}, {cores} cores" if cpu and cores else None
 
 
 def servers_of(report: Report) -> dict[str, str]:

@@ -10,15 +10,15 @@ import numpy as np
 
 from oncebench.audit.python.latency import Distribution
 from oncebench.delivery.contract import AT_LEAST_ONCE
-from oncebench.report.comparisons.paired import Difference, machine_of, median_interval
+from oncebench.report.comparisons.paired import Difference, machine_in, median_interval
 from oncebench.report.configuration import Configuration, place_of
 from oncebench.report.grid import grid
 from oncebench.report.tables.batch_series import BatchSeries
 
 HEADINGS = ("sink", "guarantee", "variant", "ms p50", "p95", "versus at-least-once, ms", "rows/s", "of native's")
 WHOLE = (
-    "sink", "guarantee", "variant", "batch, ms", "versus at-least-once, ms", "events/s", "time, of at-least-once's",
-    "CPU per event", "CPU, of at-least-once's",
+    "sink", "guarantee", "variant", "batch, ms", "ms more than at-least-once", "events/s", "time ratio",
+    "CPU per event", "CPU ratio",
 )  # fmt: skip
 
 
@@ -40,7 +40,7 @@ def markdown(all_series: Sequence[BatchSeries]) -> str:
 
 def _heading(series: BatchSeries) -> str:
     environment = series.about["environment"]
-    where = f"{machine_of({'environment': environment})}, version {environment['commit']}"
+    where = f"{machine_in(environment)}, version {environment['commit']}"
     return f"{series.about['series']}: {where}, `{series.about['command']}`"
 
 
@@ -161,11 +161,13 @@ def _whole_row(
     base = baseline(sink, times)
     compared = base not in (None, arm)
     extra, ratio, cpu_ratio = (
-        _text(compare(values, arm, str(base)), form) if compared else ""
-        for compare, values, form in ((extra_ms, times, "+.1f"), (ratio_of, times, ".3f"), (ratio_of, cpu, ".3f"))
-    )
+        _marked(compare(values, arm, str(base)), form, none) if compared else ""
+        for compare, values, form, none in (
+            (extra_ms, times, "+.1f", 0.0), (ratio_of, times, ".3f", 1.0), (ratio_of, cpu, ".3f", 1.0),
+        )
+    )  # fmt: skip
     rate, cpu_us = f"{events / p50 * 1000:,.0f}", f"{cpu_ms / events * 1000:.1f} µs"
-    return sink, guarantee, variant, f"{p50:.0f}", extra, rate, ratio, cpu_us, cpu_ratio
+    return sink, guarantee, variant, f"{p50:,.0f}", extra, rate, ratio, cpu_us, cpu_ratio
 
 
 def baseline(sink: str, arms: Iterable[str]) -> str | None:
@@ -181,6 +183,12 @@ def parts(arm: str) -> Configuration:
 
 def _is(arm: str, sink: str, guarantee: str) -> bool:
     return arm.startswith(f"{sink}.{guarantee}.")
+
+
+def _marked(found: Difference, form: str, none: float) -> str:
+    """With `~` before it if the interval includes the value of no difference."""
+    unclear = found.has_interval and not found.shows(none)
+    return f"{'~ ' if unclear else ''}{_text(found, form)}"
 
 
 def _text(found: Difference, form: str) -> str:

@@ -20,10 +20,15 @@ OPEN_END = 1.25
 
 
 def sentences(answers: Sequence[Answer]) -> list[str]:
-    """Returns the answer in one sentence, then what weaker guarantees did under the same kills."""
-    cost, kept = _cost(answers), _kept(_kills(answers, EXACTLY_ONCE))
+    """Returns the answer in one sentence, then what weaker guarantees did under the same kills.
+
+    The price of batches that took turns comes before the latency: its intervals are narrower.
+    """
+    cost, kept = _cost(answers, "p99_ms", "p99 latency"), _kept(_kills(answers, EXACTLY_ONCE))
     first = "; ".join(filter(None, (cost, kept if cost else kept.replace(" it ", f" {EXACTLY_ONCE} "))))
-    return [f"{part[0].upper()}{part[1:]}." for part in (first, ", and ".join(_weaker(answers))) if part]
+    price = _cost(answers, "s_per_million", "time per event")
+    parts = (f"flat out, {price}" if price else "", first, ", and ".join(_weaker(answers)))
+    return [f"{part[0].upper()}{part[1:]}." for part in parts if part]
 
 
 def listed(names: Sequence[str]) -> str:
@@ -58,23 +63,25 @@ def of_engines(others: Sequence[Report]) -> str:
     return f"Exactly-once into Kafka took {listed(spans)}: CPU per event, flat out{alone}."
 
 
-def _cost(answers: Sequence[Answer]) -> str:
+def _cost(answers: Sequence[Answer], metric: str, name: str) -> str:
     ratios = {
         answer.sink: ratio
         for answer in answers
-        if (cost := answer.costs.get("p99_ms")) and (ratio := cost.ratio) and ratio.has_interval
+        if (cost := answer.costs.get(metric)) and (ratio := cost.ratio) and ratio.has_interval
     }
-    there = {answer.sink: answer.elsewhere for answer in answers}
+    there = {answer.sink: answer.elsewhere if metric == "p99_ms" else {} for answer in answers}
     equal = [
         f"{sink}{_notes(_open_end(ratio), *_contradictions(there[sink]))}"
         for sink, ratio in ratios.items() if not ratio.shows(1.0)
     ]  # fmt: skip
-    parts = [f"adds no clear p99 latency into {listed(equal)}"] if equal else []
+    parts = [f"adds no clear {name} into {listed(equal)}"] if equal else []
     clear = [
-        f"{_times(ratio)} the p99 latency into {sink}{_notes(*_contradictions(there[sink]))}"
+        (_times(ratio), f"into {sink}{_notes(*_contradictions(there[sink]))}")
         for sink, ratio in ratios.items() if ratio.shows(1.0)
     ]  # fmt: skip
-    parts += [f"takes {listed(clear)}"] if clear else []
+    first, rest = clear[:1], clear[1:]
+    named = [f"{times} the {name} {where}" for times, where in first] + [f"{times} {where}" for times, where in rest]
+    parts += [f"takes {listed(named)}"] if clear else []
     return f"exactly-once {', but '.join(parts)}" if parts else ""
 
 

@@ -132,6 +132,11 @@ function headlineNote() {
   );
 }
 
+// The chart shows the cost with the narrower intervals: time per event where batches took turns, else latency.
+const CHARTED = HEADLINE.rows.some((row) => (row.costs.s_per_million[2] || [])[1] != null) ? "s_per_million" : "p99_ms";
+const COST_NAME = CHARTED === "p99_ms" ? "p99 latency ratio" : "time per event, flat out";
+const elsewhereOf = (row) => (CHARTED === "p99_ms" ? row.elsewhere : []);
+
 const LONG_TITLE = "What it buys: rows lost or duplicated per kill, mean over the failpoints";
 
 // Two panels with a row for each sink: the ratio with its interval, and the rows lost or duplicated per kill.
@@ -146,7 +151,7 @@ function showHeadlineChart() {
   const floor = top + rows.length * each;
   const half = (all - nameWidth - gap) / 2;
   const ends = rows
-    .flatMap((row) => [row.costs.p99_ms[2], ...row.elsewhere.map(([, there]) => there)])
+    .flatMap((row) => [row.costs[CHARTED][2], ...elsewhereOf(row).map(([, there]) => there)])
     .filter(Boolean)
     .flatMap((found) => found.slice(0, 3))
     .filter((value) => value > 0);
@@ -155,7 +160,7 @@ function showHeadlineChart() {
   const x = logarithmic(low, high, nameWidth, nameWidth + half);
   const z = linear(0, worst, nameWidth + half + gap, all - (isNarrow ? 34 : 110));
   const parts = [
-    svgText(nameWidth, 12, isNarrow ? "p99 latency ratio" : "What exactly-once costs: p99 latency ratio", "panel"),
+    svgText(nameWidth, 12, isNarrow ? COST_NAME.split(",")[0] : `What exactly-once costs: ${COST_NAME}`, "panel"),
     svgText(
       nameWidth + half + gap,
       12,
@@ -177,8 +182,8 @@ function showHeadlineChart() {
     parts.push(
       svgText(0, y + each / 2 + 4, DATA.configurations[row.configuration].sink, "sink"),
       line(0, y + each, all, y + each, "rule"),
-      row.elsewhere.map(([letter, there]) => costElsewhere(letter, there, x, y + each / 2 + 11)),
-      costMark(row, x, y + each / 2 - (row.elsewhere.length ? 6 : 0)),
+      elsewhereOf(row).map(([letter, there]) => costElsewhere(letter, there, x, y + each / 2 + 11)),
+      costMark(row, x, y + each / 2 - (elsewhereOf(row).length ? 6 : 0)),
       GUARANTEES.map((guarantee, number) =>
         killBar(row.kills[guarantee], guarantee, z, y + (each - 3 * bar) / 2 + number * bar, bar, !isNarrow),
       ),
@@ -192,8 +197,8 @@ function showHeadlineChart() {
 }
 
 function costMark(row, x, y) {
-  const found = row.costs.p99_ms[2];
-  if (!found) return svgText(x(1) + 6, y + 4, without(row, "p99_ms"), "tick");
+  const found = row.costs[CHARTED][2];
+  if (!found) return svgText(x(1) + 6, y + 4, without(row, CHARTED), "tick");
   const [middle, low, high, , isClear] = found;
   return [low === null ? null : whisker(low, high, x, y), costPoint(middle, low, isClear, x, y)];
 }
@@ -233,7 +238,7 @@ function killBar(kills, guarantee, z, y, height, hasWords) {
 
 function chartKey() {
   const sample = (made) => draw("svg", { width: 14, height: 14, "aria-hidden": "true" }, made);
-  const isSingle = HEADLINE.rows.some((row) => row.costs.p99_ms[2]?.[1] === null);
+  const isSingle = HEADLINE.rows.some((row) => row.costs[CHARTED][2]?.[1] === null);
   return el(
     "ul",
     { class: "key", "aria-label": "Marks" },

@@ -165,7 +165,7 @@ def test_titles_leave_out_what_full_comparisons_share() -> None:
 
 
 def test_title_names_a_shared_option_that_is_at_its_default() -> None:
-    full = sample_reports.cell_of("kafka", "exactly-once", "two-phase", rate=1000.0, sessions=160, warmup_s=6.0)
-    other = sample_reports.cell_of("kafka", "exactly-once", "two-phase", rate=1000.0, sessions=160)
+    full = sample_reports.cell_of("kafka", "exactly-once", "two-phase", rate=10_000.0, sessions=1600, warmup_s=6.0)
+    other = sample_reports.cell_of("kafka", "exactly-once", "two-phase", rate=10_000.0, sessions=1600)
     default = Cell("", "", "").warmup_s
-    assert titles([full, other]) == ("1,000 events/s, 160 sessions, warmup 6 s", ["", f"warmup {default:g} s"])
+    assert titles([full, other]) == ("10,000 events/s, 1600 sessions, warmup 6 s", ["", f"warmup {default:g} s"])

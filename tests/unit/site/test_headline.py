@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -10,15 +11,12 @@ from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONC
 from oncebench.delivery.failpoints import POINTS
 from oncebench.report.comparisons.paired import Difference
 from oncebench.report.configuration import configurations_of
-from oncebench.report.measures.metrics import BY_NAME, figure
-from oncebench.report.report import read_reports
 from oncebench.report.tables.batch_series import BatchSeries
-from oncebench.site.answer.headline import Answer, Cost, Kills, _kills, answers_of, as_json, price_load, price_settings
+from oncebench.site.answer.headline import Answer, Cost, Kills, _kills, answers_of, as_json
 from oncebench.site.answer.prices import load_of, prices_of
 from oncebench.site.answer.sentences import listed, of_engines, sentences, subject
-from oncebench.site.costs import settings_of
 from oncebench.site.faults.matrix import matrix_of
-from tests import ROOT, sample_reports
+from tests import sample_reports
 from tests.unit.report.test_batches import batch_series
 from tests.unit.report.test_engines import FLAT_OUT, report
 from tests.unit.report.test_sweep_selection import series
@@ -74,18 +72,6 @@ def test_prices_of_a_load_without_a_warm_up_are_called_cold() -> None:
     for made in (load_of_prices(sessions=50, warmup_s=6.0), load_of_prices(3, sessions=100_000, warmup_s=6.0)):
         assert "warmup" not in made
         assert "; cold: all of a load that takes some " in made
-
-
-def test_published_prices_are_called_cold_unless_a_warm_up_was_left_out() -> None:
-    reports = read_reports(ROOT / "results")
-    found = dict(settings_of(reports))
-    chosen = {setting: found[setting] for setting in price_settings(found).values()}
-    took_s = [
-        per_million * report["config"]["sessions"] * 100 / 1e6 for rounds in chosen.values() for here in rounds.values()
-        for report in here.values() if (per_million := figure(report, BY_NAME["s_per_million"])) is not None
-    ]  # fmt: skip
-    warmup_s = max(setting.config["warmup_s"] for setting in chosen)
-    assert min(took_s) > warmup_s or "cold" in str(price_load(chosen))
 
 
 def test_figure_without_a_run_is_null() -> None:
@@ -229,3 +215,20 @@ def test_prices_of_batches_in_turns_replace_those_of_runs() -> None:
 def test_batches_of_generated_rows_are_no_price_of_the_pipeline() -> None:
     rows = BatchSeries({"series": "batches-1", "rows": 1000, "partitions": 2}, [])
     assert (prices_of([rows]), load_of([rows])) == ({}, None)
+
+
+def test_the_price_comes_first_and_names_its_unit_once() -> None:
+    made = [
+        answer("a", ratio(1.0, 0.9, 1.1), {}),
+        answer("b", ratio(1.0, 0.9, 1.1), {}),
+        answer("c", ratio(1, 0.9, 1.1), {}),
+    ]
+    prices = [ratio(1.04, 1.02, 1.06), ratio(1.0, 0.97, 1.03), ratio(1.78, 1.75, 1.82)]
+    priced = [
+        replace(each, costs={**each.costs, "s_per_million": price}) for each, price in zip(made, prices, strict=True)
+    ]
+    assert sentences(priced) == [
+        "Flat out, exactly-once adds no clear time per event into b, but takes 1.04 times (1.02 to 1.06) the time per "
+        "event into a and 1.78 times (1.75 to 1.82) into c.",
+        "Exactly-once adds no clear p99 latency into a, b and c.",
+    ]
