@@ -22,13 +22,13 @@ OPEN_END = 1.25
 def sentences(answers: Sequence[Answer]) -> list[str]:
     """Returns the answer in one sentence, then what weaker guarantees did under the same kills.
 
-    The price of batches that took turns comes before the latency: its intervals are narrower.
+    The price flat out is the answer where it has intervals, and the latency follows; else the latency is the answer.
     """
-    cost, kept = _cost(answers, "p99_ms", "p99 latency"), _kept(_kills(answers, EXACTLY_ONCE))
-    first = "; ".join(filter(None, (cost, kept if cost else kept.replace(" it ", f" {EXACTLY_ONCE} "))))
-    price = _cost(answers, "s_per_million", "time per event")
-    parts = (f"flat out, {price}" if price else "", first, ", and ".join(_weaker(answers)))
-    return [f"{part[0].upper()}{part[1:]}." for part in parts if part]
+    kept, price = _kept(_kills(answers, EXACTLY_ONCE)), _cost(answers, "s_per_million", "time per event")
+    cost = "" if price else _cost(answers, "p99_ms", "p99 latency")
+    answer = "; ".join(filter(None, (cost, kept if cost else kept.replace(" it ", f" {EXACTLY_ONCE} "))))
+    before = (f"flat out, {price}", _latency(answers)) if price else ()
+    return [f"{part[0].upper()}{part[1:]}." for part in (*before, answer, ", and ".join(_weaker(answers))) if part]
 
 
 def listed(names: Sequence[str]) -> str:
@@ -64,11 +64,7 @@ def of_engines(others: Sequence[Report]) -> str:
 
 
 def _cost(answers: Sequence[Answer], metric: str, name: str) -> str:
-    ratios = {
-        answer.sink: ratio
-        for answer in answers
-        if (cost := answer.costs.get(metric)) and (ratio := cost.ratio) and ratio.has_interval
-    }
+    ratios = {answer.sink: ratio for answer in answers if (ratio := _ratio(answer, metric))}
     there = {answer.sink: answer.elsewhere if metric == "p99_ms" else {} for answer in answers}
     equal = [
         f"{sink}{_notes(_open_end(ratio), *_contradictions(there[sink]))}"
@@ -83,6 +79,25 @@ def _cost(answers: Sequence[Answer], metric: str, name: str) -> str:
     named = [f"{times} the {name} {where}" for times, where in first] + [f"{times} {where}" for times, where in rest]
     parts += [f"takes {listed(named)}"] if clear else []
     return f"exactly-once {', but '.join(parts)}" if parts else ""
+
+
+def _ratio(answer: Answer, metric: str) -> Difference | None:
+    """The ratio of a metric; None without an interval."""
+    cost = answer.costs.get(metric)
+    return cost.ratio if cost and cost.ratio and cost.ratio.has_interval else None
+
+
+def _latency(answers: Sequence[Answer]) -> str:
+    """The clear differences in p99 latency, and what the others do not exclude."""
+    ratios = {each.sink: _ratio(each, "p99_ms") for each in answers}
+    found = {sink: ratio for sink, ratio in ratios.items() if ratio is not None}
+    clear = [f"{_times(ratio)} into {sink}" for sink, ratio in found.items() if ratio.shows(1.0)]
+    others = {sink: ratio for sink, ratio in found.items() if not ratio.shows(1.0)}
+    notes = [f"{sink} {end}" for sink, ratio in others.items() if (end := _open_end(ratio))]
+    parts = [listed(clear), f"shows no difference into {'the others' if clear else 'any sink'}" if others else ""]
+    return (
+        f"the p99 latency {'is ' if clear else ''}{', and '.join(filter(None, parts))}{_notes(*notes)}" if found else ""
+    )
 
 
 def _open_end(ratio: Difference) -> str:

@@ -221,7 +221,7 @@ def test_the_price_comes_first_and_names_its_unit_once() -> None:
     made = [
         answer("a", ratio(1.0, 0.9, 1.1), {}),
         answer("b", ratio(1.0, 0.9, 1.1), {}),
-        answer("c", ratio(1, 0.9, 1.1), {}),
+        answer("c", ratio(1.0, 0.9, 1.4), {}),
     ]
     prices = [ratio(1.04, 1.02, 1.06), ratio(1.0, 0.97, 1.03), ratio(1.78, 1.75, 1.82)]
     priced = [
@@ -230,5 +230,8 @@ def test_the_price_comes_first_and_names_its_unit_once() -> None:
     assert sentences(priced) == [
         "Flat out, exactly-once adds no clear time per event into b, but takes 1.04 times (1.02 to 1.06) the time per "
         "event into a and 1.78 times (1.75 to 1.82) into c.",
-        "Exactly-once adds no clear p99 latency into a, b and c.",
+        "The p99 latency shows no difference into any sink (c could be up to 1.40 times).",
     ]
+    slow = [replace(priced[0], costs={**priced[0].costs, "p99_ms": ratio(1.9, 1.3, 1.9)}), *priced[1:]]
+    latency = "1.90 times (1.30 to 1.90) into a, and shows no difference into the others (c could be up to 1.40 times)"
+    assert sentences(slow)[1] == f"The p99 latency is {latency}."
