@@ -54,15 +54,14 @@ ROWS = 1000  # as many as 5,000 events make
 @click.option(
     "--events",
     type=click.IntRange(EVENTS_PER_SESSION),
-    help="Events per batch: each batch goes through the whole pipeline, from Kafka to the sink, instead of --rows "
-    "generated rows.",
+    help="Events per batch, instead of --rows: each batch goes through the whole pipeline, from Kafka to the sink.",
 )
 @click.option(
     "--rounds",
     type=click.IntRange(1),
     default=100,
     show_default=True,
-    help="Batches per configuration, after the warm-up: 20 rounds, with --events 6.",
+    help="Batches per configuration, after a warm-up of 20 rounds (with --events: 6).",
 )
 @click.option(
     "--partitions",
@@ -84,7 +83,7 @@ ROWS = 1000  # as many as 5,000 events make
     type=click.Path(path_type=Path),
     multiple=True,
     metavar="SERIES",
-    help="Run nothing, and print the table of this stored series; with two, also whether they agree.",
+    help="Print the table of this stored series, and run nothing. With two series, also print whether they agree.",
 )
 @postgres_option
 @publish_option
@@ -106,13 +105,13 @@ def batches(
 ) -> None:
     """Measure the time that each guarantee and sink adds to equal batches, in turns.
 
-    All batches run in one process, so the difference of two guarantees is measured far more exactly than in runs of
-    their own. The first rounds are warm-up and are not counted. Differences are within a round, relative to
-    at-least-once of the same sink.
+    All batches run in one process, so a difference between two guarantees shows in far fewer batches than runs of
+    their own would need. A round has one batch per configuration, in a random order. A batch is compared with the
+    at-least-once batch of its round and sink. The first rounds are warm-up and do not count. The rows are not judged.
 
-    Without --events, the times exclude source, state and Spark's own logs, and ratios of rows per second are relative
-    to the sink as others ship it (native). With --events, the times and the CPU are those of the whole pipeline. The
-    load is sent before it starts. The rows are not judged.
+    With --events, time and CPU are those of the whole pipeline. The events are sent before it starts. Without
+    --events, the time excludes source, state and Spark's own logs, and rows per second are also compared with the sink
+    that Spark or Delta ships (native).
 
     \b
     Examples:
