@@ -70,13 +70,14 @@ def _cost(answers: Sequence[Answer], metric: str, name: str) -> str:
         f"{sink}{_notes(_open_end(ratio), *_contradictions(there[sink]))}"
         for sink, ratio in ratios.items() if not ratio.shows(1.0)
     ]  # fmt: skip
-    parts = [f"adds no clear {name} into {listed(equal)}"] if equal else []
+    parts = [f"shows no difference from {AT_LEAST_ONCE} in {name} into {listed(equal)}"] if equal else []
     clear = [
         (_times(ratio), f"into {sink}{_notes(*_contradictions(there[sink]))}")
         for sink, ratio in ratios.items() if ratio.shows(1.0)
     ]  # fmt: skip
     first, rest = clear[:1], clear[1:]
-    named = [f"{times} the {name} {where}" for times, where in first] + [f"{times} {where}" for times, where in rest]
+    of_base = f"the {name}" if equal else f"the {name} of {AT_LEAST_ONCE}"
+    named = [f"{times} {of_base} {where}" for times, where in first] + [f"{times} {where}" for times, where in rest]
     parts += [f"takes {listed(named)}"] if clear else []
     return f"exactly-once {', but '.join(parts)}" if parts else ""
 

@@ -102,15 +102,24 @@ def test_sentence_names_clear_and_unclear_costs_and_what_kills_did() -> None:
         answer("c", ratio(1.634792, 1.39, 1.79), {}),  # 1.64 if it were rounded to four digits first
     ]
     assert sentences(made) == [
-        "Exactly-once adds no clear p99 latency into a and b, but takes 1.63 times (1.39 to 1.79) the p99 latency into "
-        "c; in 9 kills (kill -9 of the whole pipeline at its 9 failpoints) it lost no row and duplicated none.",
+        "Exactly-once shows no difference from at-least-once in p99 latency into a and b, but takes 1.63 times "
+        "(1.39 to 1.79) the p99 latency into c; in 9 kills (kill -9 of the whole pipeline at its 9 failpoints) it lost "
+        "no row and duplicated none.",
         "At-least-once duplicated 160 rows in 4 kills, and at-most-once lost 60 rows in 5 kills.",
     ]
 
 
 def test_sentence_names_the_cost_that_too_few_rounds_do_not_exclude() -> None:
     made = [answer("a", ratio(1.04, 0.88, 1.95), {}), answer("b", ratio(0.95, 0.5, 1.25), {})]
-    assert sentences(made) == ["Exactly-once adds no clear p99 latency into a (could be up to 1.95 times) and b."]
+    assert sentences(made) == [
+        "Exactly-once shows no difference from at-least-once in p99 latency into a (could be up to 1.95 times) and b."
+    ]
+
+
+def test_sentence_names_at_least_once_where_every_cost_is_clear() -> None:
+    assert sentences([answer("a", ratio(1.5, 1.2, 1.9), {})]) == [
+        "Exactly-once takes 1.50 times (1.20 to 1.90) the p99 latency of at-least-once into a."
+    ]
 
 
 def test_sentence_reports_rows_that_exactly_once_lost() -> None:
@@ -162,7 +171,8 @@ def test_another_machine_that_contradicts_the_latency_is_on_the_first_screen() -
     (kafka,) = answers([*here, *there])
     assert {letter: ratio.median for letter, ratio in kafka.elsewhere.items()} == {"B": 1.12}
     assert sentences([kafka]) == [
-        "Exactly-once adds no clear p99 latency into kafka (1.12 times, 1.12 to 1.12 on machine B)."
+        "Exactly-once shows no difference from at-least-once in p99 latency into kafka (1.12 times, 1.12 to 1.12 on "
+        "machine B)."
     ]
     made = as_json([kafka], [], [*here, *there], list(configurations_of(here)))
     assert made["load"].endswith(", machine A")
@@ -228,8 +238,8 @@ def test_the_price_comes_first_and_names_its_unit_once() -> None:
         replace(each, costs={**each.costs, "s_per_million": price}) for each, price in zip(made, prices, strict=True)
     ]
     assert sentences(priced) == [
-        "Flat out, exactly-once adds no clear time per event into b, but takes 1.04 times (1.02 to 1.06) the time per "
-        "event into a and 1.78 times (1.75 to 1.82) into c.",
+        "Flat out, exactly-once shows no difference from at-least-once in time per event into b, but takes 1.04 times "
+        "(1.02 to 1.06) the time per event into a and 1.78 times (1.75 to 1.82) into c.",
         "The p99 latency shows no difference into any sink (c could be up to 1.40 times).",
     ]
     slow = [replace(priced[0], costs={**priced[0].costs, "p99_ms": ratio(1.9, 1.3, 1.9)}), *priced[1:]]
