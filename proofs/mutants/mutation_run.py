@@ -37,7 +37,6 @@ from mutmut.configuration import config
 from mutmut.mutation.data import SourceFileMutationData
 from mutmut.mutation.trampoline import set_mutant_under_test
 from mutmut.state import state
-from mutmut.stats import load_stats, save_stats
 from mutmut.utils.file_utils import walk_mutatable_files
 from mutmut.utils.format_utils import mangled_name_from_mutant_name
 
@@ -122,15 +121,11 @@ class Loop:
 def learn(session: pytest.Session) -> None:
     """Finds which tests run which function, and each test's processor time.
 
-    Data that mutmut has stored is reused. One test of each file always runs, so that lazy imports happen before the
-    forks.
+    All tests run once in this process. So lazy imports happen before the forks, and the forks know the counts of the
+    second auditor.
     """
     set_mutant_under_test("stats")
-    files: set[Path] = set()
     for item in session.items:
-        if item.nodeid in state().duration_by_test and item.path in files:
-            continue
-        files.add(item.path)
         state()._stats.clear()
         before = time.process_time()
         if not passes(session, item):
@@ -138,8 +133,6 @@ def learn(session: pytest.Session) -> None:
         state().duration_by_test[item.nodeid] = time.process_time() - before
         for function in state()._stats:
             state().tests_by_mangled_function_name[function].add(item.nodeid)
-    with chdir(".."):
-        save_stats()
 
 
 def tried(session: pytest.Session, mutant: str, tests: Sequence[pytest.Item]) -> tuple[int, int]:
@@ -205,13 +198,13 @@ def main(wanted: Sequence[str]) -> int:
     for file in files:
         file.load()
         file.meta_path = file.meta_path.absolute()  # the tests run in another folder
-    load_stats()
     asked = config()
     os.chdir("mutants")
     arguments = [
         "--rootdir=.",
         *asked.pytest_add_cli_args,
         "--timeout=0",
+        "--tb=no",  # the text of a failure takes longer than most tests: pytest parses the mutated sources for it
         "-q",
         *asked.pytest_add_cli_args_test_selection,
     ]
