@@ -23,7 +23,7 @@ MOST_CORES = 128
 TRIGGERS_MS = (0, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000)
 # Kafka's default of the producer's transaction.timeout.ms, and the broker's limit, transaction.max.timeout.ms.
 USUAL_TIMEOUT_S, BROKER_LIMIT_S = 60, 900
-# From a kill to the first new row under a two-phase variant, on two cores (README.md: 14.6 to 16.2 s), rounded up.
+# From a kill to the first new row under a two-phase variant, on two cores (README.md: 16.6 to 17.2 s), rounded up.
 RESTART_S = 20
 
 
