@@ -26,8 +26,8 @@ from oncebench.workdir import open_work_dir
 
 # Time of a run in addition to its load, on two idle cores: Spark's start, warm-up, draining, reading, judging.
 RUN_S = 16.0
-# Events per second that a run with --rate max sends, processes, reads and judges. On two idle cores, the median of the
-# 40 runs in results/runs/costs-price-kafka was 36 s for 1.6 million events: RUN_S, and 20 s for the events.
+# Events per second that a run with --rate max sends, processes, reads and judges. On two idle cores, the median of 40
+# runs (profile price, Kafka) was 36 s for 1.6 million events: RUN_S, and 20 s for the events.
 PROCESSED_PER_S = 80_000.0
 # Arguments: a cell, its title, and whether the run is a probe, whose figures no comparison uses.
 Run = Callable[[Cell, str, bool], Report]

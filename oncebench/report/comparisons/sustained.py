@@ -27,8 +27,8 @@ from oncebench.scenario.order import order_of
 # without the standard errors). The rule finds every pipeline that falls behind by 10 %.
 LAG_SLOPE, STANDARD_ERRORS = 0.01, 2.0
 # This limit is above the difference between the medians of a steady probe's thirds. On a machine with other load, at
-# half of the sustainable rate, that difference was 20 % or less in 22 of 25 runs (results/runs/costs-kafka.jsonl). The
-# lag shows a pipeline that falls behind slowly.
+# half of the sustainable rate, that difference was 20 % or less in 22 of 25 runs. The lag shows a pipeline that
+# falls behind slowly.
 LATENCY_RISE = 0.25
 # A lag that grows by less, but for long, makes a backlog too: 0.9 % of the load makes 32 s of it in an hour. At this
 # rise the backlog is half of the latency. Batches alone that become slower do not double a latency.
