@@ -21,6 +21,7 @@ import gc
 import io
 import os
 import resource
+import signal
 import sys
 import time
 import traceback
@@ -43,7 +44,7 @@ from mutmut.utils.format_utils import mangled_name_from_mutant_name
 KILLED = 1  # pytest's exit code when a test has failed
 FAILED = 2  # of a fork that ended outside its tests
 NO_TESTS = 33  # mutmut's code for a function that no test runs
-ENDLESS = 10  # times the normal duration of the tests: only an endless loop takes longer
+ENDLESS = 10  # times the normal duration of a test: only an endless loop takes longer
 SAVE_EVERY = 20  # results are saved after this many mutants
 ROOT = Path(__file__).parents[2]
 
@@ -138,7 +139,8 @@ def learn(session: pytest.Session) -> None:
 def tried(session: pytest.Session, mutant: str, tests: Sequence[pytest.Item]) -> tuple[int, int]:
     """Runs tests on a mutant in a fork.
 
-    Returns the outcome (0: all passed, KILLED, or minus the signal that ended the fork) and the number of passed tests.
+    Returns the outcome (0: all passed, KILLED, or minus another signal that ended the fork) and the number of passed
+    tests.
 
     Raises:
         pytest.UsageError: the fork failed outside its tests, so the mutant has no outcome.
@@ -152,16 +154,16 @@ def tried(session: pytest.Session, mutant: str, tests: Sequence[pytest.Item]) ->
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if code == FAILED:
             raise pytest.UsageError(f"{mutant or 'the unchanged code'}: its fork failed outside its tests, see above")
-        return code, count
+        return KILLED if code == -signal.SIGXCPU else code, count  # an endless loop does not pass its test
     code = FAILED
     try:
-        limit = ceil(ENDLESS * (1 + sum(state().duration_by_test[item.nodeid] for item in tests)))
-        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
         nowhere, errors = os.open(os.devnull, os.O_WRONLY), os.dup(2)
         os.dup2(nowhere, 1)
         os.dup2(nowhere, 2)
         set_mutant_under_test(mutant)
         for item in tests:
+            limit = ceil(time.process_time() + ENDLESS * (1 + state().duration_by_test[item.nodeid]))
+            resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))  # ends the fork by a signal
             if not passes(session, item):
                 code = KILLED
                 break
