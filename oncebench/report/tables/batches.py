@@ -70,7 +70,7 @@ def _agreement(first: BatchSeries, second: BatchSeries) -> str:
     rows = [AGREE]
     for arm in sorted(set(one) & set(two), key=lambda arm: place_of(parts(arm))):
         base = baseline(arm.split(".")[0], one)
-        if base not in (None, arm) and base in two:
+        if base in two and are_comparable(one, arm, base) and are_comparable(two, arm, base):
             a, b = ratio_of(one, arm, str(base)), ratio_of(two, arm, str(base))
             overlap = a.low <= b.high and b.low <= a.high
             known = a.has_interval and b.has_interval
@@ -120,6 +120,17 @@ def by_arm(lines: Sequence[Mapping[str, Any]], field: str = "ms") -> dict[str, d
     return found
 
 
+def are_comparable(values: Mapping[str, Mapping[int, float]], arm: str, baseline: str | None) -> bool:
+    """Whether two arms have a ratio: they share a round, and all their values are above 0.
+
+    The CPU time of a small batch may be below the resolution of its clock.
+    """
+    if baseline in (None, arm):
+        return False
+    common = [at for at in values[arm] if at in values[str(baseline)]]
+    return bool(common) and all(min(values[arm][at], values[str(baseline)][at]) > 0 for at in common)
+
+
 def extra_ms(times: Mapping[str, Mapping[int, float]], arm: str, baseline: str) -> Difference:
     """The time of a batch of `arm` minus that of a batch of `baseline` in the same round."""
     return median_interval([times[arm][at] - times[baseline][at] for at in times[arm] if at in times[baseline]])
@@ -147,8 +158,8 @@ def _row(arm: str, times: Mapping[str, Mapping[int, float]], rows: int) -> tuple
     p50, p95 = percentiles(times[arm].values())
     base = baseline(sink, times)
     native = next((other for other in sorted(times) if other.startswith(f"{sink}.") and other.endswith(".native")), "")
-    extra = "" if base in (None, arm) else _text(extra_ms(times, arm, str(base)), "+.1f")
-    ratio = "" if native not in times or native == arm else _text(rate_ratio(times, arm, native), ".3f")
+    extra = _text(extra_ms(times, arm, str(base)), "+.1f") if are_comparable(times, arm, base) else ""
+    ratio = _text(rate_ratio(times, arm, native), ".3f") if native and are_comparable(times, arm, native) else ""
     return sink, guarantee, variant, f"{p50:.1f}", f"{p95:.1f}", extra, f"{rows / p50 * 1000:,.0f}", ratio
 
 
@@ -159,9 +170,8 @@ def _whole_row(
     p50, _ = percentiles(times[arm].values())
     cpu_ms, _ = percentiles(cpu[arm].values())
     base = baseline(sink, times)
-    compared = base not in (None, arm)
     extra, ratio, cpu_ratio = (
-        _marked(compare(values, arm, str(base)), form, none) if compared else ""
+        _marked(compare(values, arm, str(base)), form, none) if are_comparable(values, arm, base) else ""
         for compare, values, form, none in (
             (extra_ms, times, "+.1f", 0.0), (ratio_of, times, ".3f", 1.0), (ratio_of, cpu, ".3f", 1.0),
         )

@@ -98,3 +98,12 @@ def test_series_agree_if_their_intervals_overlap() -> None:
 
 def test_series_of_other_batches_are_not_compared() -> None:
     assert agreements([batch_series("a", [1.0] * 6), batch_series("b", [1.0] * 6, events=100_000)]) == ""
+
+
+def test_arms_without_a_common_round_or_with_no_cpu_time_have_no_ratio() -> None:
+    apart = [line for line in whole_lines(ack=[0, 500, 500], exact=[0, 550, 550])
+             if (line["round"] == 0) == (line["arm"] == ACKNOWLEDGED)]  # fmt: skip
+    assert [row[4] for row in cells(whole_table(apart))] == ["", ""]
+    assert [row[5] for row in cells(table(apart, rows=1000))] == ["", ""]
+    idle = [{**line, "cpu_ms": 0.0} for line in whole_lines(ack=[0, 500, 500], exact=[0, 550, 550])]
+    assert [row[-1] for row in cells(whole_table(idle))] == ["", ""]

@@ -232,3 +232,47 @@ def test_the_price_comes_first_and_names_its_unit_once() -> None:
         "event into a and 1.78 times (1.75 to 1.82) into c.",
         "Exactly-once adds no clear p99 latency into a, b and c.",
     ]
+
+
+def load_with(batches: Sequence[BatchSeries]) -> str:
+    runs = series("a", rate="max")
+    return str(as_json([], [], runs, list(configurations_of(runs)), batches)["price_load"])
+
+
+def test_prices_come_from_one_series_for_all_sinks() -> None:
+    full = batch_series("batches-1", [1.5] * 7)
+    files = [{**line, "arm": line["arm"].replace("kafka.", "files-jsonl.")} for line in full.lines]
+    full = BatchSeries(full.about, [*full.lines, *files])
+    newer_and_smaller = batch_series("batches-2", [1.1] * 9, events=1000)
+    for order in ([full, newer_and_smaller], [newer_and_smaller, full]):
+        prices = prices_of(order)
+        assert {each[0] for each in prices} == {"kafka", "files-jsonl"}
+        ratios = [each["s_per_million"].ratio for each in prices.values()]
+        assert {round(ratio.median, 6) for ratio in ratios if ratio} == {1.5}
+        assert load_with(order) == "flat out in batches of 50,000 events, 7 rounds in one process"
+
+
+def test_prices_of_runs_are_not_mixed_with_those_of_batches() -> None:
+    runs = [*series("a", rate="max"), *series("b", "files-jsonl", rate="max")]
+    found = answers_of(runs, matrix_of(runs), configurations_of(runs), [batch_series("batches-1", [1.5] * 6)])
+    assert {each.sink: "s_per_million" in each.costs for each in found} == {"files-jsonl": False, "kafka": True}
+    assert {each.sink: bool(each.runs) for each in found} == {"files-jsonl": False, "kafka": False}
+
+
+def test_an_interrupted_series_does_not_replace_the_prices_of_a_full_one() -> None:
+    full, interrupted = batch_series("batches-1", [1.5] * 6), batch_series("batches-2", [1.1] * 3)
+    (price,) = prices_of([full, interrupted]).values()
+    assert price["s_per_million"].ratio is not None
+    assert len(price["s_per_million"].ratio.rounds) == 6
+
+
+def test_a_single_round_of_batches_has_no_ratio_and_replaces_no_price() -> None:
+    assert prices_of([batch_series("batches-1", [1.5])]) == {}
+    assert load_with([batch_series("batches-1", [1.5])]).startswith("saturated")
+
+
+def test_cpu_below_the_resolution_of_the_clock_has_no_ratio() -> None:
+    made = batch_series("batches-1", [1.5] * 6)
+    (price,) = prices_of([BatchSeries(made.about, [{**line, "cpu_ms": 0.0} for line in made.lines])]).values()
+    assert price["cpu_s"].ratio is None
+    assert price["s_per_million"].ratio is not None
