@@ -24,7 +24,7 @@ from oncebench.commands.shared.options import (
 from oncebench.commands.shared.postgres import postgres_option
 from oncebench.commands.shared.refusals import refuse
 from oncebench.errors import ExitCode, UserError
-from oncebench.experiments.run_batches import Arm, Plan, run
+from oncebench.experiments.run_batches import Arm, Plan, run, servers_of
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.lab.lab import open_lab
 from oncebench.record.json_lines import read_lines
@@ -121,7 +121,13 @@ def batches(
     """
     if stored:
         series = [read_series(existing_path(path)) for path in stored]
-        click.echo("\n".join(filter(None, (tables.markdown(series), tables.agreements(series)))), nl=False)
+        compared = tables.agreements(series)
+        click.echo("\n".join(filter(None, (tables.markdown(series), compared))), nl=False)
+        if len(series) > 1 and not compared:
+            click.echo(
+                "not compared: no two of these files have equal batches of one configuration, machine and servers",
+                err=True,
+            )
         return
     if events is not None and click.get_current_context().get_parameter_source("rows") is not ParameterSource.DEFAULT:
         raise UserError("give --rows or --events, not both", exit_code=ExitCode.USAGE)
@@ -131,8 +137,9 @@ def batches(
         refuse_used(work.path)
         with open_lab(work.path, kafka, {arm.sink for arm in arms}) as lab:
             run(lab, work.path, arms, plan, interrupted.is_set)
+            where = {**environment(), **servers_of(lab)}
         lines = [line for line in read_lines(work.path / "batches.jsonl").items if line["round"] >= 0]
-        about = {"series": f"batches-{stamp()}", "command": _command(sinks, only, plan), "environment": environment(),
+        about = {"series": f"batches-{stamp()}", "command": _command(sinks, only, plan), "environment": where,
                  "partitions": partitions, **plan.size}  # fmt: skip
         if lines:
             path = BatchSeries(about, lines).write(PUBLISHED if publish else LOCAL)

@@ -25,9 +25,11 @@ from oncebench.experiments.batch_input import send_input
 from oncebench.experiments.batches import WARM_ROUNDS
 from oncebench.experiments.whole_batches import batches_of
 from oncebench.home import HOME
+from oncebench.kafka_access.forms import described
 from oncebench.lab.lab import Lab
 from oncebench.processes import child as process
 from oncebench.record.json_lines import read_lines
+from oncebench.servers.sink_servers import services
 from oncebench.sinks.registry import SINKS, suite_sinks
 from oncebench.sinks.suite import Place
 from pipeline.config import PipelineConfig, write_config
@@ -68,6 +70,13 @@ class Plan:
     def size(self) -> dict[str, int]:
         """The size of a batch, with its unit."""
         return {"rows": self.rows} if self.events is None else {"events": self.events}
+
+
+def servers_of(lab: Lab) -> dict[str, Any]:
+    """The servers of a series, as the environment of a report has them."""
+    access = lab.kafka.access
+    kafka = {"own": True} if lab.own_kafka else {**access.as_json(), "own": False, **described(access.client)}
+    return {"kafka": kafka, "theirs": {services()[name].variable: address for name, address in lab.theirs.items()}}
 
 
 def run(lab: Lab, folder: Path, arms: Sequence[Arm], plan: Plan, interrupted: Callable[[], bool]) -> None:

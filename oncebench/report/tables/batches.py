@@ -10,7 +10,7 @@ import numpy as np
 
 from oncebench.audit.python.latency import Distribution
 from oncebench.delivery.contract import AT_LEAST_ONCE
-from oncebench.report.comparisons.paired import Difference, machine_in, median_interval
+from oncebench.report.comparisons.paired import Difference, machine_in, median_interval, servers_in
 from oncebench.report.configuration import Configuration, place_of
 from oncebench.report.grid import grid
 from oncebench.report.tables.batch_series import BatchSeries
@@ -40,34 +40,43 @@ def markdown(all_series: Sequence[BatchSeries]) -> str:
 
 def _heading(series: BatchSeries) -> str:
     environment = series.about["environment"]
-    where = f"{machine_in(environment)}, version {environment['commit']}"
-    return f"{series.about['series']}: {where}, `{series.about['command']}`"
+    servers = [f"{name} {text}" for name, text in servers_in(environment).items()]
+    commit = environment["commit"]
+    where = (
+        machine_in(environment) or "unknown machine",
+        f"version {commit}" if commit else "unknown version",
+        *servers,
+    )
+    return f"{series.about['series']}: {', '.join(where)}, `{series.about['command']}`"
 
 
 def agreements(all_series: Sequence[BatchSeries]) -> str:
     """Tables that compare two series of equal batches; empty if there are none.
 
-    Two series agree if the intervals of their ratios overlap.
+    The batches are equal if they have the same size and number of tasks, and the same machine and servers. Two series
+    agree if the intervals of their ratios overlap.
     """
-    return "\n".join(_pairs(all_series))
+    return "\n".join(_pairs({str(series.about["series"]): series for series in all_series}.values()))
 
 
-def _pairs(all_series: Sequence[BatchSeries]) -> Iterator[str]:
+def _pairs(all_series: Iterable[BatchSeries]) -> Iterator[str]:
     for _, same in groupby(sorted(all_series, key=_same), key=_same):
         first, *others = list(same)
         for other in others:
-            names = f"{first.about['series']} and {other.about['series']}"
-            yield f"Time relative to at-least-once, in {names}:\n\n{_agreement(first, other)}"
+            if rows := _agreement(first, other):
+                names = f"{first.about['series']} and {other.about['series']}"
+                yield f"Time relative to at-least-once, in {names}:\n\n{grid([AGREE, *rows])}"
 
 
 def _same(series: BatchSeries) -> tuple[str, ...]:
-    wanted = ("events", "rows", "partitions")
-    return tuple(str(series.about.get(name)) for name in wanted)
+    wanted, environment = ("events", "rows", "partitions"), series.about["environment"]
+    where = machine_in(environment), sorted(servers_in(environment).items())
+    return (*(str(series.about.get(name)) for name in wanted), *map(str, where))
 
 
-def _agreement(first: BatchSeries, second: BatchSeries) -> str:
+def _agreement(first: BatchSeries, second: BatchSeries) -> list[tuple[str, ...]]:
     one, two = by_arm(first.lines), by_arm(second.lines)
-    rows = [AGREE]
+    rows: list[tuple[str, ...]] = []
     for arm in sorted(set(one) & set(two), key=lambda arm: place_of(parts(arm))):
         base = baseline(arm.split(".")[0], one)
         if base in two and are_comparable(one, arm, base) and are_comparable(two, arm, base):
@@ -75,7 +84,7 @@ def _agreement(first: BatchSeries, second: BatchSeries) -> str:
             overlap = a.low <= b.high and b.low <= a.high
             known = a.has_interval and b.has_interval
             rows.append((*parts(arm), _text(a, ".3f"), _text(b, ".3f"), _word(known, overlap)))
-    return grid(rows)
+    return rows
 
 
 def _word(known: bool, overlap: bool) -> str:

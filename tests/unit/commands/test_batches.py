@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,20 +16,28 @@ from click.testing import CliRunner, Result
 from oncebench.cli import cli
 from oncebench.commands import batches
 from oncebench.errors import ExitCode, UserError
+from oncebench.kafka_access.access import KafkaAccess
+from oncebench.report.tables.batch_series import series_in
+from oncebench.servers.kafka.topics import Kafka
 
 ARM = "files-jsonl.at-least-once.acknowledged"
 
 
 def called(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, rounds: range, *words: str, interrupted: bool = False
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    rounds: range,
+    *words: str,
+    interrupted: bool = False,
+    kafka: KafkaAccess | None = None,
 ) -> Result:
     """Calls the command with a run that has timed these rounds."""
 
     @contextmanager
-    def no_lab(*_: Any) -> Iterator[None]:
-        yield None
+    def no_lab(*_: Any) -> Iterator[Any]:
+        yield SimpleNamespace(kafka=Kafka(kafka or KafkaAccess("localhost:1")), own_kafka=not kafka, theirs={})
 
-    def run(_lab: None, work: Path, _arms: Any, _plan: Any, stopped: Callable[[], bool]) -> None:
+    def run(_lab: Any, work: Path, _arms: Any, _plan: Any, stopped: Callable[[], bool]) -> None:
         lines = [json.dumps({"round": number, "arm": ARM, "ms": 5.0}) for number in rounds]
         (work / "batches.jsonl").write_text("".join(f"{line}\n" for line in lines))
         if interrupted:
@@ -86,3 +95,18 @@ def test_rows_and_events_exclude_each_other(tmp_path: Path, monkeypatch: pytest.
     refused = called(monkeypatch, tmp_path, range(0), "--rows", "10", "--events", "1000").exception
     assert isinstance(refused, UserError)
     assert (refused.exit_code, "give --rows or --events" in str(refused)) == (ExitCode.USAGE, True)
+
+
+def test_a_series_names_the_kafka_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    called(monkeypatch, tmp_path, range(4), kafka=KafkaAccess("kafka.example:9092"))
+    (series,) = series_in(tmp_path / "results" / "local")
+    assert series.about["environment"]["kafka"] == {
+        "bootstrap_servers": "kafka.example:9092", "own": False,
+    }  # fmt: skip
+
+
+def test_series_that_cannot_be_compared_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    called(monkeypatch, tmp_path, range(4))
+    (path,) = (tmp_path / "results" / "local" / "batches").glob("*.jsonl")
+    again = CliRunner().invoke(cli, ["batches", "--from", str(path), "--from", str(path)])
+    assert again.stderr.startswith("not compared: ")
