@@ -23,8 +23,11 @@ from oncebench.commands.shared.options import (
 )
 from oncebench.commands.shared.postgres import postgres_option
 from oncebench.commands.shared.refusals import refuse
+from oncebench.commands.shared.writable import refuse_unwritable_results
 from oncebench.errors import ExitCode, UserError
+from oncebench.experiments.batch_input import LEDGER
 from oncebench.experiments.run_batches import Arm, Plan, run, servers_of
+from oncebench.experiments.whole_batches import fewest_events
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.lab.lab import open_lab
 from oncebench.record.json_lines import read_lines
@@ -38,6 +41,8 @@ from oncebench.scenario.supports import all_supports, installed, require_sinks
 from oncebench.servers.sink_servers import services
 from oncebench.workdir import delete_below, open_work_dir, refuse_used
 
+# Folders of the work dir that only --keep keeps, besides those of servers and arms.
+BULKY = ("kafka", "checkpoint", LEDGER)
 ROWS = 1000  # as many as 5,000 events make
 
 
@@ -131,8 +136,16 @@ def batches(
         return
     if events is not None and click.get_current_context().get_parameter_source("rows") is not ParameterSource.DEFAULT:
         raise UserError("give --rows or --events, not both", exit_code=ExitCode.USAGE)
+    if events is not None and events < (fewest := fewest_events(partitions)):
+        raise UserError(
+            f"--events {events} is too few for {partitions} partitions: Spark divides a batch among them and rounds, "
+            f"so batches would not have equal sizes. Give --events {fewest} or more, or fewer --partitions",
+            exit_code=ExitCode.USAGE,
+        )
     arms, plan = _arms(sinks, only), Plan(rows, events, rounds, partitions)
     refuse([Cell(arm.sink, arm.support.guarantee, arm.support.variant) for arm in arms], kafka)
+    results = PUBLISHED if publish else LOCAL
+    refuse_unwritable_results(results)
     with open_work_dir(work_dir or default_work_dir("batches")) as work, gently() as interrupted:
         refuse_used(work.path)
         with open_lab(work.path, kafka, {arm.sink for arm in arms}) as lab:
@@ -142,11 +155,11 @@ def batches(
         about = {"series": f"batches-{stamp()}", "command": _command(sinks, only, plan), "environment": where,
                  "partitions": partitions, **plan.size}  # fmt: skip
         if lines:
-            path = BatchSeries(about, lines).write(PUBLISHED if publish else LOCAL)
+            path = BatchSeries(about, lines).write(results)
             click.echo(f"series: {path}", err=True)
         if not keep:
             for path in work.path.iterdir():
-                if path.is_dir() and path.name in ("kafka", "checkpoint", *services(), *(arm.name for arm in arms)):
+                if path.is_dir() and path.name in (*BULKY, *services(), *(arm.name for arm in arms)):
                     delete_below(work.path, path)
     if as_json:
         for line in lines:

@@ -22,6 +22,7 @@ from oncebench.processes import child as process
 from oncebench.workdir import require_free
 
 POLL_S = 0.1
+LEDGER = "ledger"  # folder of the events that were sent
 
 
 def send_input(lab: Lab, folder: Path, partitions: int, events: int, interrupted: Callable[[], bool]) -> str:
@@ -46,7 +47,7 @@ def send_input(lab: Lab, folder: Path, partitions: int, events: int, interrupted
                 "topic": topic,
                 "rate": "max",
                 "sessions": -(-events // EVENTS_PER_SESSION),
-                "ledger_dir": str(folder / "ledger"),
+                "ledger_dir": str(folder / LEDGER),
             }
         )
     )

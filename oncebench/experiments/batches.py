@@ -26,7 +26,7 @@ from pyspark.sql import functions as f
 
 from oncebench.delivery import quarantine
 from oncebench.delivery.batch import Batch, deliverable, warm_up
-from oncebench.delivery.errors import NO_RESTART_HELPS, REFUSED, PipelineError
+from oncebench.delivery.errors import NO_RESTART_HELPS, REFUSED, STOPPED, PipelineError, RefusedStart
 from oncebench.delivery.failpoints import Failpoints
 from oncebench.delivery.journal import Identity, open_journal
 from oncebench.delivery.protocols import native, protocol_of
@@ -138,5 +138,5 @@ if __name__ == "__main__":
     try:
         run(Path(sys.argv[1]))
     except PipelineError as error:
-        print(f"{REFUSED}{error}", file=sys.stderr)
+        print(f"{REFUSED if isinstance(error, RefusedStart) else STOPPED}{error}", file=sys.stderr)
         sys.exit(NO_RESTART_HELPS)

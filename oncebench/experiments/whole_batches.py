@@ -14,16 +14,19 @@ arms.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from oncebench.delivery.errors import QueryDied
+from oncebench.jobs.checkpoint import offsets_in
 from oncebench.jobs.query import in_checkpoint
 from oncebench.observe.procfs import read_stats
 from oncebench.record.json_lines import LineWriter
@@ -33,11 +36,8 @@ from pipeline.workloads.queries import query_of
 # Rounds that are not counted. On two cores, the times of 30 rounds of five arms showed no trend after the sixth.
 WARM_ROUNDS = 6
 
-# Spark divides a batch's size by the partitions' shares of the backlog, and rounds.
+# Spark divides a batch's size by the partitions' shares of the backlog, and rounds down.
 SIZE_TOLERANCE = 0.01
-
-# After the wanted batches Spark reports some more: the rest of the last batch, one without input, and idle times.
-FURTHER_UPDATES = 100
 
 Deliver = Callable[[DataFrame, int], tuple[float, dict[str, float]]]
 
@@ -45,6 +45,11 @@ Deliver = Callable[[DataFrame, int], tuple[float, dict[str, float]]]
 def batches_of(arms: int, rounds: int) -> int:
     """Returns the number of batches that the input must have."""
     return arms * (WARM_ROUNDS + rounds)
+
+
+def fewest_events(partitions: int) -> int:
+    """Returns the size of a batch from which on rounding in each partition is within the tolerance."""
+    return math.ceil(partitions / SIZE_TOLERANCE)
 
 
 def arm_of(number: int, orders: Callable[[Sequence[str], int], list[str]], names: Sequence[str]) -> tuple[int, str]:
@@ -74,45 +79,51 @@ def take_turns(
         path: of the lines.
 
     Raises:
-        QueryDied: a batch had another number of events, so the batches cannot be compared.
+        QueryDied: a batch had another number of events, so the batches cannot be compared, or there were too few. A
+            batch of another size has no line.
     """
-    names = list(arms)
-    wanted = batches_of(len(names), rounds)
-    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", str(wanted + FURTHER_UPDATES))
+    names, wrong, done = list(arms), "", 0
+    wanted, size = batches_of(len(names), rounds), config.max_events_per_batch or 0
     with LineWriter(path) as lines:
-        ended_s, used_s = time.perf_counter(), _cpu_s(suite)
+        ended_s, used_s, read = time.perf_counter(), _cpu_s(suite), 0
 
         def deliver(rows: DataFrame, number: int) -> None:
-            nonlocal ended_s, used_s
+            nonlocal ended_s, used_s, read, wrong, done
             at, name = arm_of(number, orders, names)
             sink_ms, steps = arms[name](rows, at)
             took_ms = (time.perf_counter() - ended_s) * 1000
             cpu_s = _cpu_s(suite)
+            before, read = read, sum(offsets_in(config.checkpoint, number, config.input_topic).values())
             if number < wanted:
-                lines.append({"round": at - WARM_ROUNDS, "arm": name, "events": config.max_events_per_batch,
+                wrong = why_other_size(number, read - before, size)
+                if wrong:
+                    raise RuntimeError(wrong)
+                lines.append({"round": at - WARM_ROUNDS, "arm": name, "events": size,
                               "ms": took_ms, "cpu_ms": (cpu_s - used_s) * 1000,
                               "sink_ms": sink_ms, "steps_ms": steps})  # fmt: skip
+                done += 1
             ended_s, used_s = time.perf_counter(), cpu_s
 
         writer = query_of(config.workload)(spark, config).writeStream.foreachBatch(deliver)
         query = in_checkpoint(writer, config.checkpoint).trigger(availableNow=True).start()
-        query.awaitTermination()
-    sizes = {update["batchId"]: update["numInputRows"] for update in query.recentProgress}
-    refuse_other_sizes([sizes.get(number, 0) for number in range(wanted)], config.max_events_per_batch or 0)
+        try:
+            query.awaitTermination()
+        except StreamingQueryException:
+            if wrong:
+                raise QueryDied(wrong) from None
+            raise
+    if done < wanted:
+        raise QueryDied(f"the input ended after {done:,} of {wanted:,} batches. Run the command again.")
 
 
-def refuse_other_sizes(sizes: Iterable[int], events: int) -> None:
-    """Checks that every batch had this many events.
-
-    Raises:
-        QueryDied: a batch had clearly more or fewer.
-    """
-    for number, size in enumerate(sizes):
-        if abs(size - events) > SIZE_TOLERANCE * events:
-            raise QueryDied(
-                f"batch {number} had {size:,} events instead of {events:,}, so its time cannot be compared. Run the "
-                "command again."
-            )
+def why_other_size(number: int, events: int, wanted: int) -> str:
+    """Returns why a batch cannot be compared; empty if it has about the wanted number of events."""
+    if abs(events - wanted) <= SIZE_TOLERANCE * wanted:
+        return ""
+    return (
+        f"batch {number} had {events:,} events instead of {wanted:,}, so its time cannot be compared. Run the command "
+        "again, with more --events"
+    )
 
 
 def _cpu_s(suite: int) -> float:

@@ -21,6 +21,7 @@ from oncebench.report.tables.batch_series import series_in
 from oncebench.servers.kafka.topics import Kafka
 
 ARM = "files-jsonl.at-least-once.acknowledged"
+LARGE = ("ledger", "kafka", "checkpoint", ARM)
 
 
 def called(
@@ -110,3 +111,30 @@ def test_series_that_cannot_be_compared_say_so(tmp_path: Path, monkeypatch: pyte
     (path,) = (tmp_path / "results" / "local" / "batches").glob("*.jsonl")
     again = CliRunner().invoke(cli, ["batches", "--from", str(path), "--from", str(path)])
     assert again.stderr.startswith("not compared: ")
+
+
+def test_batches_too_small_for_their_partitions_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = called(monkeypatch, tmp_path, range(0), "--events", "100", "--partitions", "7").exception
+    assert isinstance(refused, UserError)
+    assert (refused.exit_code, "Give --events 700 or more" in str(refused)) == (ExitCode.USAGE, True)
+
+
+def test_results_that_cannot_be_written_are_refused_before_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "results" / "local").mkdir(parents=True)
+    (tmp_path / "results" / "local" / "batches").touch()
+    refused = called(monkeypatch, tmp_path, range(4), "--work-dir", str(tmp_path / "work")).exception
+    assert isinstance(refused, UserError)
+    assert (refused.exit_code, "batches cannot be written (it is a file)" in str(refused)) == (ExitCode.USAGE, True)
+    assert not (tmp_path / "work").exists()
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_only_keep_keeps_the_large_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: bool) -> None:
+    work = tmp_path / "work"
+    for name in LARGE:
+        (work / name).mkdir(parents=True)
+    (work / "oncebench-work.json").touch()
+    called(monkeypatch, tmp_path, range(4), "--work-dir", str(work), *["--keep"] * keep)
+    assert [name for name in LARGE if (work / name).exists()] == (list(LARGE) if keep else [])

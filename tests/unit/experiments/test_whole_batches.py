@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from oncebench.delivery.errors import QueryDied
 from oncebench.experiments.batches import order_of
-from oncebench.experiments.whole_batches import WARM_ROUNDS, arm_of, batches_of, refuse_other_sizes
+from oncebench.experiments.run_batches import Plan, _why
+from oncebench.experiments.whole_batches import WARM_ROUNDS, arm_of, batches_of, fewest_events, why_other_size
 
 ARMS = ["at-least-once", "idempotent", "two-phase"]
 
@@ -18,6 +20,33 @@ def test_each_round_has_a_batch_of_each_arm() -> None:
 
 
 def test_a_batch_of_another_size_is_refused() -> None:
-    refuse_other_sizes([50_000, 49_990, 50_010], 50_000)
-    with pytest.raises(QueryDied, match=r"batch 1 had 30,000 events instead of 50,000"):
-        refuse_other_sizes([50_000, 30_000], 50_000)
+    assert [why_other_size(number, size, 50_000) for number, size in enumerate((50_000, 49_990, 50_010))] == [""] * 3
+    assert why_other_size(1, 30_000, 50_000).startswith("batch 1 had 30,000 events instead of 50,000")
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 7, 256])
+def test_the_fewest_events_of_a_batch_survive_the_rounding_of_each_partition(partitions: int) -> None:
+    fewest = fewest_events(partitions)
+    assert why_other_size(0, fewest - partitions, fewest) == ""
+    assert why_other_size(0, fewest - 1 - partitions, fewest - 1)
+
+
+def test_the_time_limit_grows_with_the_events_of_a_batch() -> None:
+    small, large, rows = (Plan(1000, events, 10, 2) for events in (1000, 1_000_000, None))
+    assert (small.batches(5), rows.batches(5)) == (80, 150)
+    assert large.limit_s(5) > 80 * 100  # two cores take 10 s for a million events
+    assert rows.limit_s(5) == 120 + 150 * 10
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("warning\nstopped: batch 0 had 4. Run it again.\n", "batch 0 had 4. Run it again"),
+        ("refused to start: no table. Make it.\nlate warning of the JVM\n", "refused to start: no table. Make it"),
+        ("Traceback\nValueError: x\n\n", "ValueError: x"),
+        ("", "no message"),
+    ],
+)  # fmt: skip
+def test_the_end_of_the_process_is_told_in_its_own_words(tmp_path: Path, text: str, why: str) -> None:
+    (tmp_path / "batches.log").write_text(text)
+    assert _why(tmp_path / "batches.log") == why
