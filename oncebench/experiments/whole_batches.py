@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 from oncebench.delivery.errors import QueryDied
 from oncebench.jobs.checkpoint import offsets_in
 from oncebench.jobs.query import in_checkpoint
-from oncebench.observe.procfs import read_stats
+from oncebench.observe.procfs import read_cpu
 from oncebench.record.json_lines import LineWriter
 from pipeline.config import PipelineConfig
 from pipeline.workloads.queries import query_of
@@ -134,9 +134,8 @@ def _cpu_s(suite: int) -> float:
     used: dict[int, float] = {}
     parents: dict[int, int] = {}
     for pid in psutil.pids():
-        with suppress(OSError, ValueError):  # it has just ended, or belongs to somebody else
-            stats = read_stats(pid)
-            parents[pid], used[pid] = stats.parent, stats.cpu_s + stats.awaited_cpu_s
+        with suppress(OSError):  # it has just ended
+            parents[pid], used[pid] = read_cpu(pid)
     return sum(cpu_s for pid, cpu_s in used.items() if _is_below(pid, suite, parents))
 
 

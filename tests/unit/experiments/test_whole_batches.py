@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from oncebench.experiments.batches import order_of
 from oncebench.experiments.run_batches import Plan, _why
-from oncebench.experiments.whole_batches import WARM_ROUNDS, arm_of, batches_of, fewest_events, why_other_size
+from oncebench.experiments.whole_batches import WARM_ROUNDS, _cpu_s, arm_of, batches_of, fewest_events, why_other_size
+from oncebench.observe import procfs
 
 ARMS = ["at-least-once", "idempotent", "two-phase"]
 
@@ -50,3 +55,20 @@ def test_the_time_limit_grows_with_the_events_of_a_batch() -> None:
 def test_the_end_of_the_process_is_told_in_its_own_words(tmp_path: Path, text: str, why: str) -> None:
     (tmp_path / "batches.log").write_text(text)
     assert _why(tmp_path / "batches.log") == why
+
+
+def test_the_cpu_time_includes_processes_whose_disk_use_may_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(path: str) -> bytes:
+        if path.endswith("/io"):
+            raise PermissionError(path)  # PostgreSQL has a user of its own, and a container no CAP_SYS_PTRACE
+        return Path(path).read_bytes()
+
+    monkeypatch.setattr(procfs, "_read_file", read)
+    before_s = _cpu_s(os.getpid())
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as child:
+        deadline = time.monotonic() + 20
+        while _cpu_s(os.getpid()) < before_s + 0.05 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        used_s = _cpu_s(os.getpid()) - before_s
+        child.kill()
+    assert used_s >= 0.05
