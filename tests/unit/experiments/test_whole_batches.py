@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from oncebench.experiments.batch_input import bytes_needed
 from oncebench.experiments.batches import order_of
 from oncebench.experiments.run_batches import Plan, _why
 from oncebench.experiments.whole_batches import WARM_ROUNDS, _cpu_s, arm_of, batches_of, fewest_events, why_other_size
@@ -72,3 +73,8 @@ def test_the_cpu_time_includes_processes_whose_disk_use_may_not_be_read(monkeypa
         used_s = _cpu_s(os.getpid()) - before_s
         child.kill()
     assert used_s >= 0.05
+
+
+def test_the_disk_space_of_a_series_is_above_a_measured_one() -> None:
+    assert bytes_needed(2_700_000, own_kafka=True) > 577e6  # three sinks, 135 batches of 20,000 events
+    assert bytes_needed(1_000_000, own_kafka=False) < bytes_needed(1_000_000, own_kafka=True) / 1.5
