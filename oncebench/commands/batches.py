@@ -125,14 +125,7 @@ def batches(
       oncebench batches --sink kafka --events 50000 --rounds 40
     """
     if stored:
-        series = [read_series(existing_path(path)) for path in stored]
-        compared = tables.agreements(series)
-        click.echo("\n".join(filter(None, (tables.markdown(series), compared))), nl=False)
-        if len(series) > 1 and not compared:
-            click.echo(
-                "not compared: no two of these files have equal batches of one configuration, machine and servers",
-                err=True,
-            )
+        _print_stored(stored, as_json)
         return
     if events is not None and click.get_current_context().get_parameter_source("rows") is not ParameterSource.DEFAULT:
         raise UserError("give --rows or --events, not both", exit_code=ExitCode.USAGE)
@@ -169,6 +162,23 @@ def batches(
     if interrupted.is_set():
         click.echo(f"interrupted: {len(lines)} of {rounds * len(arms)} batches done after the warm-up", err=True)
         sys.exit(ExitCode.INTERRUPTED)
+
+
+def _print_stored(stored: Sequence[Path], as_json: bool) -> None:
+    context = click.get_current_context()
+    for option in (each for each in context.command.params if each.name not in ("stored", "as_json")):
+        if context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE:
+            raise UserError(f"{option.opts[0]} has no effect with --from. Leave it out", exit_code=ExitCode.USAGE)
+    series = [read_series(existing_path(path)) for path in stored]
+    if as_json:
+        for line in (line for each in series for line in each.lines):
+            click.echo(json.dumps(line))
+        return
+    compared = tables.agreements(series)
+    click.echo("\n".join(filter(None, (tables.markdown(series), compared))), nl=False)
+    if len(series) > 1 and not compared:
+        why = "no two of these files have equal batches of one configuration, machine and servers"
+        click.echo(f"not compared: {why}", err=True)
 
 
 def _command(sinks: Sequence[str], only: str | None, plan: Plan) -> str:

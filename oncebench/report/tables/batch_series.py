@@ -88,7 +88,7 @@ def read_series(path: Path) -> BatchSeries:
         about, *lines = read_lines(path).items
     except (RecordError, ValueError):
         about, lines = {}, []
-    if "series" not in about or not lines:
+    if "series" not in about or "cell" in about or not lines:  # a report of a run has a cell
         raise UserError(
             f"{path} is no series of `oncebench batches`. Give a file of results/local/{FOLDER}/",
             exit_code=ExitCode.USAGE,

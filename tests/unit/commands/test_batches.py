@@ -84,9 +84,10 @@ def test_a_series_is_stored_and_printed_again(tmp_path: Path, monkeypatch: pytes
     )
 
 
-def test_a_file_that_is_no_series_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", ['{"schema": 3}\n', '{"series": "a", "cell": {}}\n', "", "[]\n", "\0"])
+def test_a_file_that_is_no_series_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "runs.jsonl"
-    path.write_text('{"schema": 3}\n')
+    path.write_text(content * 2)
     refused = CliRunner().invoke(cli, ["batches", "--from", str(path)]).exception
     assert isinstance(refused, UserError)
     assert (refused.exit_code, "is no series of `oncebench batches`" in str(refused)) == (ExitCode.USAGE, True)
@@ -138,3 +139,17 @@ def test_only_keep_keeps_the_large_folders(tmp_path: Path, monkeypatch: pytest.M
     (work / "oncebench-work.json").touch()
     called(monkeypatch, tmp_path, range(4), "--work-dir", str(work), *["--keep"] * keep)
     assert [name for name in LARGE if (work / name).exists()] == (list(LARGE) if keep else [])
+
+
+def test_a_stored_series_is_printed_as_json_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = called(monkeypatch, tmp_path, range(4), "--json")
+    (path,) = (tmp_path / "results" / "local" / "batches").glob("*.jsonl")
+    assert CliRunner().invoke(cli, ["batches", "--from", str(path), "--json"]).stdout == done.stdout
+
+
+@pytest.mark.parametrize("words", [["--publish"], ["--rounds", "3"], ["--events", "1000"], ["--keep"]])
+def test_options_of_a_measurement_are_refused_with_a_stored_series(tmp_path: Path, words: list[str]) -> None:
+    (path := tmp_path / "batches.jsonl").touch()
+    refused = CliRunner().invoke(cli, ["batches", "--from", str(path), *words]).exception
+    assert isinstance(refused, UserError)
+    assert (refused.exit_code, f"{words[0]} has no effect with --from" in str(refused)) == (ExitCode.USAGE, True)
