@@ -64,5 +64,8 @@ def send_input(lab: Lab, folder: Path, partitions: int, events: int, interrupted
 
 
 def bytes_needed(events: int, own_kafka: bool) -> int:
-    """Returns the disk space that the work dir needs for so many events; their topics are in the suite's own Kafka."""
+    """Returns the disk space that the work dir needs for so many events.
+
+    `own_kafka`: whether the topics are in a Kafka of the suite, so in the work dir.
+    """
     return BASE_BYTES + events * (LEDGER_BYTES_PER_EVENT + own_kafka * BROKER_BYTES_PER_EVENT)

@@ -48,7 +48,7 @@ def batches_of(arms: int, rounds: int) -> int:
 
 
 def fewest_events(partitions: int) -> int:
-    """Returns the size of a batch from which on rounding in each partition is within the tolerance."""
+    """Returns the smallest size of a batch for which rounding is within the tolerance."""
     return math.ceil(partitions / SIZE_TOLERANCE)
 
 

@@ -44,7 +44,10 @@ class ProcessStats:
 
 
 class CpuUse(NamedTuple):
-    """The parent of a process, and its CPU seconds with those of the children that it has waited for."""
+    """The parent of a process, and its CPU seconds.
+
+    They include those of the children that it has waited for.
+    """
 
     parent: int
     cpu_s: float

@@ -18,6 +18,7 @@ from oncebench.delivery.contract import GUARANTEES
 from oncebench.errors import ExitCode, UserError
 from oncebench.record.json_lines import LineWriter, read_lines
 from oncebench.record.validation import Count, RecordError, Whole, require
+from oncebench.report.comparisons.paired import machine_in, servers_in
 
 FOLDER = "batches"  # below a results folder
 
@@ -67,6 +68,21 @@ class BatchSeries:
     def is_whole(self) -> bool:
         """Whether the batches went through the whole pipeline."""
         return "events" in self.about
+
+    @property
+    def place(self) -> str:
+        """The machine, and the user's servers if there are any."""
+        return ", ".join((self.machine or "unknown machine", *self.servers))
+
+    @property
+    def machine(self) -> str | None:
+        """Processor and cores, if they are known."""
+        return machine_in(self.about["environment"])
+
+    @property
+    def servers(self) -> list[str]:
+        """The user's servers; empty if all were the suite's own."""
+        return [f"{name} {text}" for name, text in servers_in(self.about["environment"]).items()]
 
     def write(self, folder: Path) -> Path:
         """Writes the series below a results folder; returns the new file."""

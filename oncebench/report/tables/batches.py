@@ -10,7 +10,7 @@ import numpy as np
 
 from oncebench.audit.python.latency import Distribution
 from oncebench.delivery.contract import AT_LEAST_ONCE
-from oncebench.report.comparisons.paired import Difference, machine_in, median_interval, servers_in
+from oncebench.report.comparisons.paired import Difference, median_interval
 from oncebench.report.configuration import Configuration, place_of
 from oncebench.report.grid import grid
 from oncebench.report.tables.batch_series import BatchSeries
@@ -39,15 +39,9 @@ def markdown(all_series: Sequence[BatchSeries]) -> str:
 
 
 def _heading(series: BatchSeries) -> str:
-    environment = series.about["environment"]
-    servers = [f"{name} {text}" for name, text in servers_in(environment).items()]
-    commit = environment["commit"]
-    where = (
-        machine_in(environment) or "unknown machine",
-        f"version {commit}" if commit else "unknown version",
-        *servers,
-    )
-    return f"{series.about['series']}: {', '.join(where)}, `{series.about['command']}`"
+    commit = series.about["environment"]["commit"]
+    where = f"{series.place}, {f'version {commit}' if commit else 'unknown version'}"
+    return f"{series.about['series']}: {where}, `{series.about['command']}`"
 
 
 def agreements(all_series: Sequence[BatchSeries]) -> str:
@@ -69,9 +63,7 @@ def _pairs(all_series: Iterable[BatchSeries]) -> Iterator[str]:
 
 
 def _same(series: BatchSeries) -> tuple[str, ...]:
-    wanted, environment = ("events", "rows", "partitions"), series.about["environment"]
-    where = machine_in(environment), sorted(servers_in(environment).items())
-    return (*(str(series.about.get(name)) for name in wanted), *map(str, where))
+    return (*(str(series.about.get(name)) for name in ("events", "rows", "partitions")), series.place)
 
 
 def _agreement(first: BatchSeries, second: BatchSeries) -> list[tuple[str, ...]]:

@@ -174,7 +174,8 @@ def as_json(
     return {
         "sentences": list(sentences),
         "load": _full_load(found, full) if full else None,
-        "price_load": load_of(series) or price_load({setting: found[setting] for setting in prices}),
+        "price_load": load_of(series, full.config.get(MACHINE) if full else None)
+        or price_load({setting: found[setting] for setting in prices}),
         "rows": [
             {
                 "configuration": on.index(answer.exact),

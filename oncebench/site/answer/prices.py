@@ -45,13 +45,18 @@ def counting(all_series: Sequence[BatchSeries]) -> BatchSeries | None:
     return max(reversed(found), key=lambda series: counts[id(series)], default=None)  # the newest of equal ones
 
 
-def load_of(all_series: Sequence[BatchSeries]) -> str | None:
-    """The load of these prices in words; None without a series."""
+def load_of(all_series: Sequence[BatchSeries], machine: str | None = None) -> str | None:
+    """The load of these prices in words; None without a series.
+
+    It names a machine that is not `machine`, and the user's servers.
+    """
     series = counting(all_series)
     if series is None:
         return None
     rounds = len(set().union(*by_arm(series.lines).values()))
-    return f"flat out in batches of {int(series.about['events']):,} events, {rounds} rounds in one process"
+    load = f"flat out in batches of {int(series.about['events']):,} events, {rounds} rounds in one process"
+    where = series.machine if series.machine != machine else None
+    return ", ".join(filter(None, (load, where, *series.servers)))
 
 
 def _sinks(series: BatchSeries) -> tuple[int, int]:

@@ -119,7 +119,7 @@ def test_series_of_other_machines_or_servers_are_not_compared() -> None:
     assert agreements([first, on_other(second, kafka={"own": True}, theirs={})])
     for other in ({"cpu": "another"}, {"cores": 64}, {"kafka": theirs}, {"theirs": {"ONCEBENCH_POSTGRES": "x"}}):
         assert agreements([first, on_other(second, **other)]) == ""
-    assert ", kafka kafka.example:9092, `oncebench batches`" in markdown([on_other(first, kafka=theirs)])
+    assert ", 2 cores, kafka kafka.example:9092, version abc, `" in markdown([on_other(first, kafka=theirs)])
 
 
 def test_a_series_does_not_agree_with_itself() -> None:

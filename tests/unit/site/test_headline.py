@@ -12,6 +12,7 @@ from oncebench.delivery.failpoints import POINTS
 from oncebench.report.comparisons.paired import Difference
 from oncebench.report.configuration import configurations_of
 from oncebench.report.tables.batch_series import BatchSeries
+from oncebench.site import flat_out
 from oncebench.site.answer.headline import Answer, Cost, Kills, _kills, answers_of, as_json
 from oncebench.site.answer.prices import load_of, prices_of
 from oncebench.site.answer.sentences import listed, of_engines, sentences, subject
@@ -209,7 +210,7 @@ def test_prices_of_batches_in_turns_replace_those_of_runs() -> None:
     assert price.exact is not None and price.base is not None and price.ratio is not None
     assert (price.base.median, round(price.exact.median, 6), round(price.ratio.median, 6)) == (10.0, 11.0, 1.1)
     load = as_json([only], [], runs, list(configurations_of(runs)), batches)["price_load"]
-    assert load == "flat out in batches of 50,000 events, 6 rounds in one process"
+    assert load == "flat out in batches of 50,000 events, 6 rounds in one process, a processor, 2 cores"
 
 
 def test_batches_of_generated_rows_are_no_price_of_the_pipeline() -> None:
@@ -249,7 +250,7 @@ def test_prices_come_from_one_series_for_all_sinks() -> None:
         assert {each[0] for each in prices} == {"kafka", "files-jsonl"}
         ratios = [each["s_per_million"].ratio for each in prices.values()]
         assert {round(ratio.median, 6) for ratio in ratios if ratio} == {1.5}
-        assert load_with(order) == "flat out in batches of 50,000 events, 7 rounds in one process"
+        assert load_with(order).startswith("flat out in batches of 50,000 events, 7 rounds in one process")
 
 
 def test_prices_of_runs_are_not_mixed_with_those_of_batches() -> None:
@@ -276,3 +277,16 @@ def test_cpu_below_the_resolution_of_the_clock_has_no_ratio() -> None:
     (price,) = prices_of([BatchSeries(made.about, [{**line, "cpu_ms": 0.0} for line in made.lines])]).values()
     assert price["cpu_s"].ratio is None
     assert price["s_per_million"].ratio is not None
+
+
+def test_the_load_of_prices_names_servers_of_the_user_and_another_machine() -> None:
+    made = batch_series("batches-1", [1.5] * 6)
+    theirs = {"own": False, "bootstrap_servers": "kafka.example:9092"}
+    elsewhere = BatchSeries({**made.about, "environment": {**made.about["environment"], "kafka": theirs}}, made.lines)
+    assert load_of([elsewhere], "a processor, 2 cores") == (
+        "flat out in batches of 50,000 events, 6 rounds in one process, kafka kafka.example:9092"
+    )
+    assert (load_of([made], "another") or "").endswith(", 6 rounds in one process, a processor, 2 cores")
+    assert (load_of([made], None) or "").endswith(", 6 rounds in one process, a processor, 2 cores")
+    (table,) = flat_out.as_json([elsewhere])
+    assert table["machine"] == "a processor, 2 cores, kafka kafka.example:9092"
