@@ -22,7 +22,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import psutil
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from oncebench.delivery.errors import QueryDied
@@ -82,22 +81,20 @@ def take_turns(
         QueryDied: a batch had another number of events, so the batches cannot be compared, or there were too few. A
             batch of another size has no line.
     """
-    names, wrong, done = list(arms), "", 0
+    names, done = list(arms), 0
     wanted, size = batches_of(len(names), rounds), config.max_events_per_batch or 0
     with LineWriter(path) as lines:
         ended_s, used_s, read = time.perf_counter(), _cpu_s(suite), 0
 
         def deliver(rows: DataFrame, number: int) -> None:
-            nonlocal ended_s, used_s, read, wrong, done
+            nonlocal ended_s, used_s, read, done
             at, name = arm_of(number, orders, names)
             sink_ms, steps = arms[name](rows, at)
             took_ms = (time.perf_counter() - ended_s) * 1000
             cpu_s = _cpu_s(suite)
             before, read = read, sum(offsets_in(config.checkpoint, number, config.input_topic).values())
             if number < wanted:
-                wrong = why_other_size(number, read - before, size)
-                if wrong:
-                    raise RuntimeError(wrong)
+                refuse_other_size(number, read - before, size)
                 lines.append({"round": at - WARM_ROUNDS, "arm": name, "events": size,
                               "ms": took_ms, "cpu_ms": (cpu_s - used_s) * 1000,
                               "sink_ms": sink_ms, "steps_ms": steps})  # fmt: skip
@@ -106,24 +103,22 @@ def take_turns(
 
         writer = query_of(config.workload)(spark, config).writeStream.foreachBatch(deliver)
         query = in_checkpoint(writer, config.checkpoint).trigger(availableNow=True).start()
-        try:
-            query.awaitTermination()
-        except StreamingQueryException:
-            if wrong:
-                raise QueryDied(wrong) from None
-            raise
+        query.awaitTermination()
     if done < wanted:
         raise QueryDied(f"the input ended after {done:,} of {wanted:,} batches. Run the command again.")
 
 
-def why_other_size(number: int, events: int, wanted: int) -> str:
-    """Returns why a batch cannot be compared; empty if it has about the wanted number of events."""
-    if abs(events - wanted) <= SIZE_TOLERANCE * wanted:
-        return ""
-    return (
-        f"batch {number} had {events:,} events instead of {wanted:,}, so its time cannot be compared. Run the command "
-        "again, with more --events"
-    )
+def refuse_other_size(number: int, events: int, wanted: int) -> None:
+    """Checks that a batch had about the wanted number of events.
+
+    Raises:
+        QueryDied: it had clearly more or fewer.
+    """
+    if abs(events - wanted) > SIZE_TOLERANCE * wanted:
+        raise QueryDied(
+            f"batch {number} had {events:,} events instead of {wanted:,}, so its time cannot be compared. Run the "
+            "command again, with more --events."
+        )
 
 
 def _cpu_s(suite: int) -> float:

@@ -10,10 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from oncebench.delivery.errors import QueryDied
 from oncebench.experiments.batch_input import bytes_needed
 from oncebench.experiments.batches import order_of
 from oncebench.experiments.run_batches import Plan, _why
-from oncebench.experiments.whole_batches import WARM_ROUNDS, _cpu_s, arm_of, batches_of, fewest_events, why_other_size
+from oncebench.experiments.whole_batches import (
+    WARM_ROUNDS,
+    _cpu_s,
+    arm_of,
+    batches_of,
+    fewest_events,
+    refuse_other_size,
+)
 from oncebench.observe import procfs
 
 ARMS = ["at-least-once", "idempotent", "two-phase"]
@@ -26,15 +34,18 @@ def test_each_round_has_a_batch_of_each_arm() -> None:
 
 
 def test_a_batch_of_another_size_is_refused() -> None:
-    assert [why_other_size(number, size, 50_000) for number, size in enumerate((50_000, 49_990, 50_010))] == [""] * 3
-    assert why_other_size(1, 30_000, 50_000).startswith("batch 1 had 30,000 events instead of 50,000")
+    for number, size in enumerate((50_000, 49_990, 50_010)):
+        refuse_other_size(number, size, 50_000)
+    with pytest.raises(QueryDied, match=r"batch 1 had 30,000 events instead of 50,000"):
+        refuse_other_size(1, 30_000, 50_000)
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 7, 256])
 def test_the_fewest_events_of_a_batch_survive_the_rounding_of_each_partition(partitions: int) -> None:
     fewest = fewest_events(partitions)
-    assert why_other_size(0, fewest - partitions, fewest) == ""
-    assert why_other_size(0, fewest - 1 - partitions, fewest - 1)
+    refuse_other_size(0, fewest - partitions, fewest)
+    with pytest.raises(QueryDied):
+        refuse_other_size(0, fewest - 1 - partitions, fewest - 1)
 
 
 def test_the_time_limit_grows_with_the_events_of_a_batch() -> None:
