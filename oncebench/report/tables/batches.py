@@ -10,7 +10,7 @@ import numpy as np
 
 from oncebench.audit.python.latency import Distribution
 from oncebench.delivery.contract import AT_LEAST_ONCE
-from oncebench.report.comparisons.paired import Difference, median_interval
+from oncebench.report.comparisons.paired import BASELINE, Difference, median_interval
 from oncebench.report.configuration import Configuration, place_of
 from oncebench.report.grid import grid
 from oncebench.report.tables.batch_series import BatchSeries
@@ -182,18 +182,16 @@ def _whole_row(
 
 
 def baseline(sink: str, arms: Iterable[str]) -> str | None:
-    """The at-least-once configuration of a sink that is ours."""
-    return next((arm for arm in sorted(arms) if _is(arm, sink, AT_LEAST_ONCE) and "native" not in arm), None)
+    """The at-least-once configuration of a sink that is ours; `acknowledged` comes first."""
+    ours = sorted(arm for arm in arms if parts(arm)[:2] == (sink, AT_LEAST_ONCE) and parts(arm)[2] != "native")
+    usual = f"{sink}.{'.'.join(BASELINE)}"
+    return usual if usual in ours else next(iter(ours), None)
 
 
 def parts(arm: str) -> Configuration:
     """The sink, guarantee and variant in the name of an arm."""
     sink, guarantee, variant = arm.split(".")
     return sink, guarantee, variant
-
-
-def _is(arm: str, sink: str, guarantee: str) -> bool:
-    return arm.startswith(f"{sink}.{guarantee}.")
 
 
 def _marked(found: Difference, form: str, none: float) -> str:

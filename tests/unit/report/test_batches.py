@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from oncebench.report.tables.batch_series import BatchSeries
-from oncebench.report.tables.batches import agreements, by_arm, extra_ms, markdown, rate_ratio, table, whole_table
+from oncebench.report.tables.batches import (
+    agreements,
+    baseline,
+    by_arm,
+    extra_ms,
+    markdown,
+    rate_ratio,
+    table,
+    whole_table,
+)
 
 ACKNOWLEDGED, NATIVE, EXACT = "s.at-least-once.acknowledged", "s.at-least-once.native", "s.exactly-once.two-phase"
 
@@ -135,3 +144,11 @@ def test_series_without_a_common_configuration_have_no_table_of_agreement() -> N
 def test_a_machine_and_a_version_that_a_series_lacks_are_unknown() -> None:
     found = markdown([on_other(batch_series("a", [1.0] * 6), cpu=None, commit=None)])
     assert found.startswith("a: unknown machine, unknown version, `oncebench batches`")
+
+
+def test_the_baseline_is_acknowledged_and_never_native() -> None:
+    names = ["alternative.at-least-once.native", "alternative.at-least-once.acknowledged"]
+    assert baseline("alternative", names) == names[1]
+    assert baseline("s", ["s.at-least-once.aaa", "s.at-least-once.acknowledged"]) == "s.at-least-once.acknowledged"
+    assert baseline("s", ["s.at-least-once.plain", NATIVE]) == "s.at-least-once.plain"
+    assert baseline("s", [NATIVE, EXACT]) is None
