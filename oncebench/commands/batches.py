@@ -25,7 +25,7 @@ from oncebench.commands.shared.postgres import postgres_option
 from oncebench.commands.shared.refusals import refuse
 from oncebench.commands.shared.writable import refuse_unwritable_results
 from oncebench.errors import ExitCode, UserError
-from oncebench.experiments.batch_input import LEDGER
+from oncebench.experiments.batch_input import LEDGER, bytes_needed
 from oncebench.experiments.run_batches import Arm, Plan, run, servers_of
 from oncebench.experiments.whole_batches import fewest_events
 from oncebench.kafka_access.access import KafkaAccess
@@ -39,7 +39,7 @@ from oncebench.run.interrupt import gently
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.supports import all_supports, installed, require_sinks
 from oncebench.servers.sink_servers import services
-from oncebench.workdir import delete_below, open_work_dir, refuse_used
+from oncebench.workdir import delete_below, open_work_dir, refuse_used, require_free
 
 # Folders of the work dir that only --keep keeps, besides those of servers and arms.
 BULKY = ("kafka", "checkpoint", LEDGER)
@@ -141,6 +141,7 @@ def batches(
     refuse_unwritable_results(results)
     with open_work_dir(work_dir or default_work_dir("batches")) as work, gently() as interrupted:
         refuse_used(work.path)
+        require_free(work.path, bytes_needed(plan.batches(len(arms)) * (events or 0), own_kafka=kafka is None))
         with open_lab(work.path, kafka, {arm.sink for arm in arms}) as lab:
             run(lab, work.path, arms, plan, interrupted.is_set)
             where = {**environment(), **servers_of(lab)}

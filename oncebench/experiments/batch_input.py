@@ -2,7 +2,7 @@
 
 Promise: all events are in the topic before the first batch. So no batch waits for the generator, and the generator
 takes no CPU from a batch.
-Failures: the disk has too little room (`MissingEnvironment`); the generator failed (`UserError`).
+Failure: the generator failed (`UserError`). Check the room on the disk before (`bytes_needed`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from oncebench.experiments.workspace import BASE_BYTES, BROKER_BYTES_PER_EVENT
 from oncebench.home import HOME
 from oncebench.lab.lab import Lab
 from oncebench.processes import child as process
-from oncebench.workdir import require_free
 
 POLL_S = 0.1
 LEDGER = "ledger"  # folder of the events that were sent
@@ -39,7 +38,6 @@ def send_input(lab: Lab, folder: Path, partitions: int, events: int, interrupted
         events: that the batches need.
         interrupted: whether to stop.
     """
-    require_free(folder, bytes_needed(events, lab.own_kafka is not None))
     topic = lab.kafka.create_topic(f"ob-{time.time_ns():x}.in", partitions)
     config = folder / "load.json"
     config.write_text(

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from oncebench.cli import cli
 from oncebench.commands import batches
-from oncebench.errors import ExitCode, UserError
+from oncebench.errors import ExitCode, MissingEnvironment, UserError
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.report.tables.batch_series import series_in
 from oncebench.servers.kafka.topics import Kafka
@@ -153,3 +153,22 @@ def test_options_of_a_measurement_are_refused_with_a_stored_series(tmp_path: Pat
     refused = CliRunner().invoke(cli, ["batches", "--from", str(path), *words]).exception
     assert isinstance(refused, UserError)
     assert (refused.exit_code, f"{words[0]} has no effect with --from" in str(refused)) == (ExitCode.USAGE, True)
+
+
+def test_a_load_without_room_on_the_disk_is_refused_before_a_server_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = tmp_path / "work"
+    refused = called(monkeypatch, tmp_path, range(4), "--events", "10000000000", "--work-dir", str(work)).exception
+    assert isinstance(refused, MissingEnvironment)
+    assert "run fewer events" in str(refused)
+    assert not work.exists()
+
+
+def test_a_work_dir_in_which_the_load_was_cut_off_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (work := tmp_path / "work").mkdir()
+    for name in ("oncebench-work.json", "load.json"):
+        (work / name).touch()
+    refused = called(monkeypatch, tmp_path, range(4), "--work-dir", str(work)).exception
+    assert isinstance(refused, UserError)
+    assert "contains load.json" in str(refused)
