@@ -24,7 +24,7 @@ WORK_FOLDER_FILE = "oncebench-work.json"
 _SCHEMA = 1
 _PRIVATE = 0o700
 # Files that a run (alone or in a series), a load or timed batches leave behind.
-_USED = ("cell.json", "cells/*/cell.json", "load.jsonl", "plan.json")
+_USED = ("cell.json", "cells/*/cell.json", "load.jsonl", "load.json", "plan.json")
 
 
 class WorkDir:

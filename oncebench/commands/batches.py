@@ -23,8 +23,11 @@ from oncebench.commands.shared.options import (
 )
 from oncebench.commands.shared.postgres import postgres_option
 from oncebench.commands.shared.refusals import refuse
+from oncebench.commands.shared.writable import refuse_unwritable_results
 from oncebench.errors import ExitCode, UserError
-from oncebench.experiments.run_batches import Arm, Plan, run
+from oncebench.experiments.batch_input import LEDGER, bytes_needed
+from oncebench.experiments.run_batches import Arm, Plan, run, servers_of
+from oncebench.experiments.whole_batches import fewest_events
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.lab.lab import open_lab
 from oncebench.record.json_lines import read_lines
@@ -36,8 +39,10 @@ from oncebench.run.interrupt import gently
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.supports import all_supports, installed, require_sinks
 from oncebench.servers.sink_servers import services
-from oncebench.workdir import delete_below, open_work_dir, refuse_used
+from oncebench.workdir import delete_below, open_work_dir, refuse_used, require_free
 
+# Folders of the work dir that only --keep keeps, besides those of servers and arms.
+BULKY = ("kafka", "checkpoint", LEDGER)
 ROWS = 1000  # as many as 5,000 events make
 
 
@@ -119,26 +124,35 @@ def batches(
       oncebench batches --sink kafka --events 50000 --rounds 40
     """
     if stored:
-        series = [read_series(existing_path(path)) for path in stored]
-        click.echo("\n".join(filter(None, (tables.markdown(series), tables.agreements(series)))), nl=False)
+        _print_stored(stored, as_json)
         return
     if events is not None and click.get_current_context().get_parameter_source("rows") is not ParameterSource.DEFAULT:
         raise UserError("give --rows or --events, not both", exit_code=ExitCode.USAGE)
+    if events is not None and events < (fewest := fewest_events(partitions)):
+        raise UserError(
+            f"--events {events} is too few for {partitions} partitions: Spark divides a batch among them and rounds, "
+            f"so batches would not have equal sizes. Give --events {fewest} or more, or fewer --partitions",
+            exit_code=ExitCode.USAGE,
+        )
     arms, plan = _arms(sinks, only), Plan(rows, events, rounds, partitions)
     refuse([Cell(arm.sink, arm.support.guarantee, arm.support.variant) for arm in arms], kafka)
+    results = PUBLISHED if publish else LOCAL
+    refuse_unwritable_results(results)
     with open_work_dir(work_dir or default_work_dir("batches")) as work, gently() as interrupted:
         refuse_used(work.path)
+        require_free(work.path, bytes_needed(plan.batches(len(arms)) * (events or 0), own_kafka=kafka is None))
         with open_lab(work.path, kafka, {arm.sink for arm in arms}) as lab:
             run(lab, work.path, arms, plan, interrupted.is_set)
+            where = {**environment(), **servers_of(lab)}
         lines = [line for line in read_lines(work.path / "batches.jsonl").items if line["round"] >= 0]
-        about = {"series": f"batches-{stamp()}", "command": _command(sinks, only, plan), "environment": environment(),
+        about = {"series": f"batches-{stamp()}", "command": _command(sinks, only, plan), "environment": where,
                  "partitions": partitions, **plan.size}  # fmt: skip
         if lines:
-            path = BatchSeries(about, lines).write(PUBLISHED if publish else LOCAL)
+            path = BatchSeries(about, lines).write(results)
             click.echo(f"series: {path}", err=True)
         if not keep:
             for path in work.path.iterdir():
-                if path.is_dir() and path.name in ("kafka", "checkpoint", *services(), *(arm.name for arm in arms)):
+                if path.is_dir() and path.name in (*BULKY, *services(), *(arm.name for arm in arms)):
                     delete_below(work.path, path)
     if as_json:
         for line in lines:
@@ -148,6 +162,23 @@ def batches(
     if interrupted.is_set():
         click.echo(f"interrupted: {len(lines)} of {rounds * len(arms)} batches done after the warm-up", err=True)
         sys.exit(ExitCode.INTERRUPTED)
+
+
+def _print_stored(stored: Sequence[Path], as_json: bool) -> None:
+    context = click.get_current_context()
+    for option in (each for each in context.command.params if each.name not in ("stored", "as_json")):
+        if context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE:
+            raise UserError(f"{option.opts[0]} has no effect with --from. Leave it out", exit_code=ExitCode.USAGE)
+    series = [read_series(existing_path(path)) for path in stored]
+    if as_json:
+        for line in (line for each in series for line in each.lines):
+            click.echo(json.dumps(line))
+        return
+    compared = tables.agreements(series)
+    click.echo("\n".join(filter(None, (tables.markdown(series), compared))), nl=False)
+    if len(series) > 1 and not compared:
+        why = "no two of these files have equal batches of one configuration, machine and servers"
+        click.echo(f"not compared: {why}", err=True)
 
 
 def _command(sinks: Sequence[str], only: str | None, plan: Plan) -> str:

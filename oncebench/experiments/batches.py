@@ -9,7 +9,7 @@ Promise: all arms run in one process with one Spark, one batch each per round. E
 load of the machine affects all arms alike. The same holds for the work that a batch leaves behind, such as a broker's
 transaction markers. Spark generates the rows at almost no cost. Source, state and Spark's logs are not included: the
 time covers `oncebench.delivery.protocols` with a sink, and the one Spark job that they need.
-Failure: a sink refuses to start (exit code 2, with the sink's message in the log).
+Failures: a sink refuses to start, or a batch fails. The log ends with the message, and the exit code is 2.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import json
 import random
 import sys
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -26,12 +27,13 @@ from pyspark.sql import functions as f
 
 from oncebench.delivery import quarantine
 from oncebench.delivery.batch import Batch, deliverable, warm_up
-from oncebench.delivery.errors import NO_RESTART_HELPS, REFUSED, PipelineError
+from oncebench.delivery.errors import NO_RESTART_HELPS, REFUSED, STOPPED, PipelineError, RefusedStart
 from oncebench.delivery.failpoints import Failpoints
 from oncebench.delivery.journal import Identity, open_journal
 from oncebench.delivery.protocols import native, protocol_of
 from oncebench.delivery.quarantine import Quarantine
 from oncebench.experiments.whole_batches import take_turns, with_input
+from oncebench.jobs.exits import cause_of
 from oncebench.record.json_lines import LineWriter
 from oncebench.sinks.registry import SINKS
 from pipeline.config import PipelineConfig, read_config
@@ -108,6 +110,9 @@ def run(folder: Path) -> None:
                 take_turns(spark, config, deliver, order_of, plan["rounds"], plan["suite"], lines)
             else:
                 _take_turns(spark, arms, plan, first.partitions, lines)
+        except Exception as failure:
+            traceback.print_exc()
+            raise cause_of(failure) from failure  # while the JVM runs, which holds the texts
         finally:
             for arm in arms.values():
                 arm.close()
@@ -138,5 +143,5 @@ if __name__ == "__main__":
     try:
         run(Path(sys.argv[1]))
     except PipelineError as error:
-        print(f"{REFUSED}{error}", file=sys.stderr)
+        print(f"{REFUSED if isinstance(error, RefusedStart) else STOPPED}{error}", file=sys.stderr)
         sys.exit(NO_RESTART_HELPS)

@@ -20,14 +20,17 @@ from typing import Any
 import click
 
 from oncebench.delivery.contract import Support
+from oncebench.delivery.errors import STOPPED
 from oncebench.errors import UserError
 from oncebench.experiments.batch_input import send_input
 from oncebench.experiments.batches import WARM_ROUNDS
 from oncebench.experiments.whole_batches import batches_of
 from oncebench.home import HOME
+from oncebench.kafka_access.forms import described
 from oncebench.lab.lab import Lab
 from oncebench.processes import child as process
-from oncebench.record.json_lines import read_lines
+from oncebench.record.json_lines import AllLines
+from oncebench.servers.sink_servers import services
 from oncebench.sinks.registry import SINKS, suite_sinks
 from oncebench.sinks.suite import Place
 from pipeline.config import PipelineConfig, write_config
@@ -36,7 +39,8 @@ from pipeline.rows import KEY, SCHEMA
 POLL_S = 0.2
 BATCHES_PER_LINE = 50  # a line of progress after so many batches
 # Time limits: Spark's start, and ten times a batch of a table format (the slowest: it writes a log entry per batch).
-START_S, BATCH_S = 120.0, 10.0
+# Events of the whole pipeline take ten times as long as at 50,000 events/s, half of what two cores process.
+START_S, BATCH_S, EVENTS_PER_S = 120.0, 10.0, 5000.0
 
 
 @dataclass(frozen=True)
@@ -69,20 +73,35 @@ class Plan:
         """The size of a batch, with its unit."""
         return {"rows": self.rows} if self.events is None else {"events": self.events}
 
+    def batches(self, arms: int) -> int:
+        """All batches of so many arms, with those of the warm-up."""
+        return (WARM_ROUNDS + self.rounds) * arms if self.events is None else batches_of(arms, self.rounds)
+
+    def limit_s(self, arms: int) -> float:
+        """How long they may take."""
+        return START_S + (BATCH_S + (self.events or 0) / EVENTS_PER_S) * self.batches(arms)
+
+
+def servers_of(lab: Lab) -> dict[str, Any]:
+    """The servers of a series, as the environment of a report has them."""
+    access = lab.kafka.access
+    kafka = {"own": True} if lab.own_kafka else {**access.as_json(), "own": False, **described(access.client)}
+    return {"kafka": kafka, "theirs": {services()[name].variable: address for name, address in lab.theirs.items()}}
+
 
 def run(lab: Lab, folder: Path, arms: Sequence[Arm], plan: Plan, interrupted: Callable[[], bool]) -> None:
     """Runs all rounds, or until `interrupted`."""
     fields: dict[str, Any] = {**plan.size, "rounds": plan.rounds}
-    wanted = (WARM_ROUNDS + plan.rounds) * len(arms)
     if plan.events is not None:
-        wanted = batches_of(len(arms), plan.rounds)
-        events = wanted * plan.events
+        events = plan.batches(len(arms)) * plan.events
         click.echo(f"{time.strftime('%H:%M:%S')}  sending {events:,} events", err=True)
         fields |= {"suite": os.getpid(), "input": send_input(lab, folder, plan.partitions, events, interrupted)}
     (folder / "plan.json").write_text(json.dumps(fields))
+    if interrupted():
+        return
     for arm in arms:
         _write_arm(arm, arms, lab, folder, plan.partitions)
-    _run(lab, folder, wanted, interrupted)
+    _run(lab, folder, plan.batches(len(arms)), plan.limit_s(len(arms)), interrupted)
 
 
 def _write_arm(arm: Arm, arms: Sequence[Arm], lab: Lab, folder: Path, partitions: int) -> None:
@@ -110,21 +129,27 @@ def _write_arm(arm: Arm, arms: Sequence[Arm], lab: Lab, folder: Path, partitions
     write_config(config, folder / f"arm-{arm.name}.json")
 
 
-def _run(lab: Lab, folder: Path, wanted: int, interrupted: Callable[[], bool]) -> None:
+def _run(lab: Lab, folder: Path, wanted: int, limit_s: float, interrupted: Callable[[], bool]) -> None:
     command = [sys.executable, "-m", "oncebench.experiments.batches", str(folder)]
     log = folder / "logs" / "batches.log"
-    limit_s = START_S + BATCH_S * wanted
+    finished = AllLines(folder / "batches.jsonl")
     with process.start("the batches", command, log, cwd=HOME, env=lab.environment()) as child:
         deadline = time.monotonic() + limit_s
         reported = 0
         while child.alive and not interrupted():
             if time.monotonic() > deadline:
                 raise UserError(f"the batches took longer than {limit_s:.0f} s. See {log}")
-            done = len(read_lines(folder / "batches.jsonl").items)
+            done = len(finished.read())
             if done >= reported + BATCHES_PER_LINE:
                 reported = done
                 click.echo(f"{time.strftime('%H:%M:%S')}  {done} of {wanted} batches", err=True)
             time.sleep(POLL_S)
     if not interrupted() and child.returncode != 0:
-        lines = [line for line in log.read_text("utf-8", errors="replace").splitlines() if line.strip()]
-        raise UserError(f"the batches stopped: {(lines or ['no message'])[-1]}. See {log}")
+        raise UserError(f"the batches stopped: {_why(log)}. See {log}")
+
+
+def _why(log: Path) -> str:
+    """The message of the ended process, else its last line."""
+    text = log.read_text("utf-8", errors="replace")
+    lines = process.messages_in(log) or [line for line in text.splitlines() if line.strip()] or ["no message"]
+    return lines[-1].removeprefix(STOPPED).removesuffix(".")

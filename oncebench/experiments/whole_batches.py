@@ -14,8 +14,9 @@ arms.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +25,9 @@ import psutil
 from pyspark.sql import DataFrame, SparkSession
 
 from oncebench.delivery.errors import QueryDied
+from oncebench.jobs.checkpoint import offsets_in
 from oncebench.jobs.query import in_checkpoint
-from oncebench.observe.procfs import read_stats
+from oncebench.observe.procfs import read_cpu
 from oncebench.record.json_lines import LineWriter
 from pipeline.config import PipelineConfig
 from pipeline.workloads.queries import query_of
@@ -33,11 +35,8 @@ from pipeline.workloads.queries import query_of
 # Rounds that are not counted. On two cores, the times of 30 rounds of five arms showed no trend after the sixth.
 WARM_ROUNDS = 6
 
-# Spark divides a batch's size by the partitions' shares of the backlog, and rounds.
+# Spark divides a batch's size by the partitions' shares of the backlog, and rounds down.
 SIZE_TOLERANCE = 0.01
-
-# After the wanted batches Spark reports some more: the rest of the last batch, one without input, and idle times.
-FURTHER_UPDATES = 100
 
 Deliver = Callable[[DataFrame, int], tuple[float, dict[str, float]]]
 
@@ -45,6 +44,11 @@ Deliver = Callable[[DataFrame, int], tuple[float, dict[str, float]]]
 def batches_of(arms: int, rounds: int) -> int:
     """Returns the number of batches that the input must have."""
     return arms * (WARM_ROUNDS + rounds)
+
+
+def fewest_events(partitions: int) -> int:
+    """Returns the smallest size of a batch for which rounding is within the tolerance."""
+    return math.ceil(partitions / SIZE_TOLERANCE)
 
 
 def arm_of(number: int, orders: Callable[[Sequence[str], int], list[str]], names: Sequence[str]) -> tuple[int, str]:
@@ -74,45 +78,47 @@ def take_turns(
         path: of the lines.
 
     Raises:
-        QueryDied: a batch had another number of events, so the batches cannot be compared.
+        QueryDied: a batch had another number of events, so the batches cannot be compared, or there were too few. A
+            batch of another size has no line.
     """
-    names = list(arms)
-    wanted = batches_of(len(names), rounds)
-    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", str(wanted + FURTHER_UPDATES))
+    names, done = list(arms), 0
+    wanted, size = batches_of(len(names), rounds), config.max_events_per_batch or 0
     with LineWriter(path) as lines:
-        ended_s, used_s = time.perf_counter(), _cpu_s(suite)
+        ended_s, used_s, read = time.perf_counter(), _cpu_s(suite), 0
 
         def deliver(rows: DataFrame, number: int) -> None:
-            nonlocal ended_s, used_s
+            nonlocal ended_s, used_s, read, done
             at, name = arm_of(number, orders, names)
             sink_ms, steps = arms[name](rows, at)
             took_ms = (time.perf_counter() - ended_s) * 1000
             cpu_s = _cpu_s(suite)
+            before, read = read, sum(offsets_in(config.checkpoint, number, config.input_topic).values())
             if number < wanted:
-                lines.append({"round": at - WARM_ROUNDS, "arm": name, "events": config.max_events_per_batch,
+                refuse_other_size(number, read - before, size)
+                lines.append({"round": at - WARM_ROUNDS, "arm": name, "events": size,
                               "ms": took_ms, "cpu_ms": (cpu_s - used_s) * 1000,
                               "sink_ms": sink_ms, "steps_ms": steps})  # fmt: skip
+                done += 1
             ended_s, used_s = time.perf_counter(), cpu_s
 
         writer = query_of(config.workload)(spark, config).writeStream.foreachBatch(deliver)
         query = in_checkpoint(writer, config.checkpoint).trigger(availableNow=True).start()
         query.awaitTermination()
-    sizes = {update["batchId"]: update["numInputRows"] for update in query.recentProgress}
-    refuse_other_sizes([sizes.get(number, 0) for number in range(wanted)], config.max_events_per_batch or 0)
+    if done < wanted:
+        raise QueryDied(f"the input ended after {done:,} of {wanted:,} batches. Run the command again.")
 
 
-def refuse_other_sizes(sizes: Iterable[int], events: int) -> None:
-    """Checks that every batch had this many events.
+def refuse_other_size(number: int, events: int, wanted: int) -> None:
+    """Checks that a batch had about the wanted number of events.
 
     Raises:
-        QueryDied: a batch had clearly more or fewer.
+        QueryDied: it had clearly more or fewer.
     """
-    for number, size in enumerate(sizes):
-        if abs(size - events) > SIZE_TOLERANCE * events:
-            raise QueryDied(
-                f"batch {number} had {size:,} events instead of {events:,}, so its time cannot be compared. Run the "
-                "command again."
-            )
+    if abs(events - wanted) > SIZE_TOLERANCE * wanted:
+        raise QueryDied(
+            f"batch {number} had {events:,} events instead of {wanted:,}, so its time cannot be compared. Run the "
+            "command again, with more --events."
+        )
 
 
 def _cpu_s(suite: int) -> float:
@@ -123,9 +129,8 @@ def _cpu_s(suite: int) -> float:
     used: dict[int, float] = {}
     parents: dict[int, int] = {}
     for pid in psutil.pids():
-        with suppress(OSError, ValueError):  # it has just ended, or belongs to somebody else
-            stats = read_stats(pid)
-            parents[pid], used[pid] = stats.parent, stats.cpu_s + stats.awaited_cpu_s
+        with suppress(OSError):  # it has just ended
+            parents[pid], used[pid] = read_cpu(pid)
     return sum(cpu_s for pid, cpu_s in used.items() if _is_below(pid, suite, parents))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from oncebench.report.comparisons.paired import machine_in
 from oncebench.report.tables.batch_series import FOLDER, BatchSeries
 from oncebench.report.tables.batches import WHOLE, whole_rows
 from oncebench.site.answer.prices import whole
@@ -18,8 +17,8 @@ def as_json(all_series: Sequence[BatchSeries]) -> list[dict[str, Any]]:
     """A table per series, the newest first; rows begin with sink, guarantee and variant."""
     return [
         {
-            "machine": machine_in(series.about["environment"]),
-            "commit": series.about["environment"]["commit"],
+            "machine": series.place,
+            "commit": series.about["environment"]["commit"] or "unknown",
             "command": series.about["command"],
             "file": f"{FOLDER}/{series.about['series']}.jsonl",
             "headings": [WHOLE[at] for at in _ORDER],

@@ -14,6 +14,7 @@ from pathlib import Path
 from oncebench.disk_errors import disk_errors
 from oncebench.errors import ExitCode, UserError
 from oncebench.report.results import LOCAL, PUBLISHED, Results
+from oncebench.report.tables import batch_series
 
 
 def refuse_unwritable(option: str, path: Path | None, other: str = "") -> None:
@@ -68,7 +69,7 @@ def refuse_unwritable_results(
     Raises:
         UserError: the folder or one of its folders cannot be made or written (exit code 2).
     """
-    for below in (folder / "runs", folder / "tables"):
+    for below in (folder / "runs", folder / "tables", folder / batch_series.FOLDER):
         there = next(each for each in (below, *below.parents) if each.exists())
         try:
             Path(tempfile.mkdtemp(prefix=".oncebench-", dir=there)).rmdir()

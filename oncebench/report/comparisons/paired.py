@@ -144,11 +144,15 @@ def machine_in(environment: Mapping[str, Any]) -> str | None:
 
 
 def servers_of(report: Report) -> dict[str, str]:
-    """Returns the user's servers and options of Kafka's clients; empty if all are the run's own.
+    """Returns the user's servers and options of Kafka's clients; empty if all are the run's own."""
+    return servers_in(report.get("environment", {}))
+
+
+def servers_in(facts: Mapping[str, Any]) -> dict[str, str]:
+    """The same of a stored environment.
 
     A port of this machine is left out, because it may differ from run to run.
     """
-    facts = report.get("environment", {})
     kafka = facts.get("kafka") or {}
     place = "own" if kafka.get("own", True) else _LOCAL_PORT.sub(r"\1", kafka.get("bootstrap_servers") or "the user's")
     security = kafka.get("security") or {}

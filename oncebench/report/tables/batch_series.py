@@ -9,13 +9,52 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired
 
+from pydantic import Field
+from typing_extensions import TypedDict  # pydantic accepts the TypedDict of `typing` only from Python 3.12 on
+
+from oncebench.delivery.contract import GUARANTEES
 from oncebench.errors import ExitCode, UserError
 from oncebench.record.json_lines import LineWriter, read_lines
-from oncebench.record.validation import RecordError
+from oncebench.record.validation import Count, RecordError, Whole, require
+from oncebench.report.comparisons.paired import machine_in, servers_in
 
 FOLDER = "batches"  # below a results folder
+
+_Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")]  # also of its file
+_Arm = Annotated[str, Field(pattern=rf"^[a-z0-9-]+\.({'|'.join(GUARANTEES)})\.[a-z0-9-]+$")]
+_Size = Annotated[int, Field(gt=0, lt=2**63)]
+_Time = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Cpu = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class _Machine(TypedDict):
+    cpu: NotRequired[str | None]
+    cores: NotRequired[Count | None]
+    commit: str | None
+    kafka: NotRequired[dict[str, Any]]
+    theirs: NotRequired[dict[str, Any]]
+
+
+class _About(TypedDict):
+    series: _Name
+    command: str
+    environment: _Machine
+    partitions: _Size
+    rows: NotRequired[_Size]
+    events: NotRequired[_Size]
+
+
+class _Batch(TypedDict):
+    round: Whole
+    arm: _Arm
+    ms: _Time
+
+
+class _WholeBatch(_Batch):
+    events: _Size
+    cpu_ms: _Cpu
 
 
 @dataclass(frozen=True)
@@ -29,6 +68,21 @@ class BatchSeries:
     def is_whole(self) -> bool:
         """Whether the batches went through the whole pipeline."""
         return "events" in self.about
+
+    @property
+    def place(self) -> str:
+        """The machine, and the user's servers if there are any."""
+        return ", ".join((self.machine or "unknown machine", *self.servers))
+
+    @property
+    def machine(self) -> str | None:
+        """Processor and cores, if they are known."""
+        return machine_in(self.about["environment"])
+
+    @property
+    def servers(self) -> list[str]:
+        """The user's servers; empty if all were the suite's own."""
+        return [f"{name} {text}" for name, text in servers_in(self.about["environment"]).items()]
 
     def write(self, folder: Path) -> Path:
         """Writes the series below a results folder; returns the new file."""
@@ -44,18 +98,44 @@ def read_series(path: Path) -> BatchSeries:
     """Reads a stored series.
 
     Raises:
-        UserError: the file is no such series (exit code 2).
+        UserError: the file is no such series, or is damaged (exit code 2).
     """
     try:
         about, *lines = read_lines(path).items
     except (RecordError, ValueError):
         about, lines = {}, []
-    if "series" not in about or not lines or not all("arm" in line for line in lines):
+    if "series" not in about or "cell" in about or not lines:  # a report of a run has a cell
         raise UserError(
             f"{path} is no series of `oncebench batches`. Give a file of results/local/{FOLDER}/",
             exit_code=ExitCode.USAGE,
         )
+    try:
+        _require_sound(about, lines, path)
+    except RecordError as error:
+        raise UserError(str(error), exit_code=ExitCode.USAGE) from None
     return BatchSeries(about, lines)
+
+
+def _require_sound(about: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Raises `RecordError` if a line lacks what a table needs, or two lines have the same batch."""
+    require(about, _About, path)
+    if ("rows" in about) == ("events" in about):
+        raise RecordError(f"{path} must have either rows or events in its first line. Take it from a sound copy")
+    found: set[tuple[str, int]] = set()
+    for line in lines:
+        require(line, _WholeBatch if "events" in about else _Batch, path)
+        if "events" in about and line["events"] != about["events"]:
+            raise RecordError(
+                f"{path} has a batch of {line['events']:,} events in a series of {about['events']:,}. Its times cannot "
+                "be compared: take the file from a sound copy"
+            )
+        batch = line["arm"], line["round"]
+        if batch in found:
+            raise RecordError(
+                f"{path} has round {line['round']} of {line['arm']} twice. Several files were joined, or it is "
+                "damaged: take it from a sound copy"
+            )
+        found.add(batch)
 
 
 def series_in(folder: Path) -> list[BatchSeries]:

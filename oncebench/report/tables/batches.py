@@ -10,7 +10,7 @@ import numpy as np
 
 from oncebench.audit.python.latency import Distribution
 from oncebench.delivery.contract import AT_LEAST_ONCE
-from oncebench.report.comparisons.paired import Difference, machine_in, median_interval
+from oncebench.report.comparisons.paired import BASELINE, Difference, median_interval
 from oncebench.report.configuration import Configuration, place_of
 from oncebench.report.grid import grid
 from oncebench.report.tables.batch_series import BatchSeries
@@ -39,43 +39,44 @@ def markdown(all_series: Sequence[BatchSeries]) -> str:
 
 
 def _heading(series: BatchSeries) -> str:
-    environment = series.about["environment"]
-    where = f"{machine_in(environment)}, version {environment['commit']}"
+    commit = series.about["environment"]["commit"]
+    where = f"{series.place}, {f'version {commit}' if commit else 'unknown version'}"
     return f"{series.about['series']}: {where}, `{series.about['command']}`"
 
 
 def agreements(all_series: Sequence[BatchSeries]) -> str:
     """Tables that compare two series of equal batches; empty if there are none.
 
-    Two series agree if the intervals of their ratios overlap.
+    The batches are equal if they have the same size and number of tasks, and the same machine and servers. Two series
+    agree if the intervals of their ratios overlap.
     """
-    return "\n".join(_pairs(all_series))
+    return "\n".join(_pairs({str(series.about["series"]): series for series in all_series}.values()))
 
 
-def _pairs(all_series: Sequence[BatchSeries]) -> Iterator[str]:
+def _pairs(all_series: Iterable[BatchSeries]) -> Iterator[str]:
     for _, same in groupby(sorted(all_series, key=_same), key=_same):
         first, *others = list(same)
         for other in others:
-            names = f"{first.about['series']} and {other.about['series']}"
-            yield f"Time relative to at-least-once, in {names}:\n\n{_agreement(first, other)}"
+            if rows := _agreement(first, other):
+                names = f"{first.about['series']} and {other.about['series']}"
+                yield f"Time relative to at-least-once, in {names}:\n\n{grid([AGREE, *rows])}"
 
 
 def _same(series: BatchSeries) -> tuple[str, ...]:
-    wanted = ("events", "rows", "partitions")
-    return tuple(str(series.about.get(name)) for name in wanted)
+    return (*(str(series.about.get(name)) for name in ("events", "rows", "partitions")), series.place)
 
 
-def _agreement(first: BatchSeries, second: BatchSeries) -> str:
+def _agreement(first: BatchSeries, second: BatchSeries) -> list[tuple[str, ...]]:
     one, two = by_arm(first.lines), by_arm(second.lines)
-    rows = [AGREE]
+    rows: list[tuple[str, ...]] = []
     for arm in sorted(set(one) & set(two), key=lambda arm: place_of(parts(arm))):
         base = baseline(arm.split(".")[0], one)
-        if base not in (None, arm) and base in two:
+        if base in two and are_comparable(one, arm, base) and are_comparable(two, arm, base):
             a, b = ratio_of(one, arm, str(base)), ratio_of(two, arm, str(base))
             overlap = a.low <= b.high and b.low <= a.high
             known = a.has_interval and b.has_interval
             rows.append((*parts(arm), _text(a, ".3f"), _text(b, ".3f"), _word(known, overlap)))
-    return grid(rows)
+    return rows
 
 
 def _word(known: bool, overlap: bool) -> str:
@@ -120,6 +121,17 @@ def by_arm(lines: Sequence[Mapping[str, Any]], field: str = "ms") -> dict[str, d
     return found
 
 
+def are_comparable(values: Mapping[str, Mapping[int, float]], arm: str, baseline: str | None) -> bool:
+    """Whether two arms have a ratio: they share a round, and all their values are above 0.
+
+    The CPU time of a small batch may be below the resolution of its clock.
+    """
+    if baseline in (None, arm):
+        return False
+    common = [at for at in values[arm] if at in values[str(baseline)]]
+    return bool(common) and all(min(values[arm][at], values[str(baseline)][at]) > 0 for at in common)
+
+
 def extra_ms(times: Mapping[str, Mapping[int, float]], arm: str, baseline: str) -> Difference:
     """The time of a batch of `arm` minus that of a batch of `baseline` in the same round."""
     return median_interval([times[arm][at] - times[baseline][at] for at in times[arm] if at in times[baseline]])
@@ -147,8 +159,8 @@ def _row(arm: str, times: Mapping[str, Mapping[int, float]], rows: int) -> tuple
     p50, p95 = percentiles(times[arm].values())
     base = baseline(sink, times)
     native = next((other for other in sorted(times) if other.startswith(f"{sink}.") and other.endswith(".native")), "")
-    extra = "" if base in (None, arm) else _text(extra_ms(times, arm, str(base)), "+.1f")
-    ratio = "" if native not in times or native == arm else _text(rate_ratio(times, arm, native), ".3f")
+    extra = _text(extra_ms(times, arm, str(base)), "+.1f") if are_comparable(times, arm, base) else ""
+    ratio = _text(rate_ratio(times, arm, native), ".3f") if native and are_comparable(times, arm, native) else ""
     return sink, guarantee, variant, f"{p50:.1f}", f"{p95:.1f}", extra, f"{rows / p50 * 1000:,.0f}", ratio
 
 
@@ -159,9 +171,8 @@ def _whole_row(
     p50, _ = percentiles(times[arm].values())
     cpu_ms, _ = percentiles(cpu[arm].values())
     base = baseline(sink, times)
-    compared = base not in (None, arm)
     extra, ratio, cpu_ratio = (
-        _marked(compare(values, arm, str(base)), form, none) if compared else ""
+        _marked(compare(values, arm, str(base)), form, none) if are_comparable(values, arm, base) else ""
         for compare, values, form, none in (
             (extra_ms, times, "+.1f", 0.0), (ratio_of, times, ".3f", 1.0), (ratio_of, cpu, ".3f", 1.0),
         )
@@ -171,18 +182,16 @@ def _whole_row(
 
 
 def baseline(sink: str, arms: Iterable[str]) -> str | None:
-    """The at-least-once configuration of a sink that is ours."""
-    return next((arm for arm in sorted(arms) if _is(arm, sink, AT_LEAST_ONCE) and "native" not in arm), None)
+    """The at-least-once configuration of a sink that is ours; `acknowledged` comes first."""
+    ours = sorted(arm for arm in arms if parts(arm)[:2] == (sink, AT_LEAST_ONCE) and parts(arm)[2] != "native")
+    usual = f"{sink}.{'.'.join(BASELINE)}"
+    return usual if usual in ours else next(iter(ours), None)
 
 
 def parts(arm: str) -> Configuration:
     """The sink, guarantee and variant in the name of an arm."""
     sink, guarantee, variant = arm.split(".")
     return sink, guarantee, variant
-
-
-def _is(arm: str, sink: str, guarantee: str) -> bool:
-    return arm.startswith(f"{sink}.{guarantee}.")
 
 
 def _marked(found: Difference, form: str, none: float) -> str:

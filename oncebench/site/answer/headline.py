@@ -100,11 +100,11 @@ def answers_of(
 ) -> list[Answer]:
     """The headline of each sink that has exactly-once, in the order of tables.
 
-    `series`: their prices count instead of those of runs.
+    `series`: their prices count instead of those of runs, for every sink: the two are never mixed.
     """
     measured = prices_of(series)
     found = dict(settings_of(reports))
-    full, flat = full_of(found), price_settings(found)
+    full, flat = full_of(found), {} if measured else price_settings(found)
     usual = _usual(reports, on_purpose)
     return [
         Answer(
@@ -174,7 +174,8 @@ def as_json(
     return {
         "sentences": list(sentences),
         "load": _full_load(found, full) if full else None,
-        "price_load": load_of(series) or price_load({setting: found[setting] for setting in prices}),
+        "price_load": load_of(series, full.config.get(MACHINE) if full else None)
+        or price_load({setting: found[setting] for setting in prices}),
         "rows": [
             {
                 "configuration": on.index(answer.exact),

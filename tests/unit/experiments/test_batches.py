@@ -1,10 +1,20 @@
-"""The order of arms in `oncebench batches`."""
+"""The process of `oncebench batches`: the order of its arms, and how it ends."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
 
+import pytest
+
+from oncebench.delivery.errors import DeliveryFailed
+from oncebench.experiments import batches
 from oncebench.experiments.batches import order_of
 
 ARMS = ["at-least-once", "native", "at-most-once", "idempotent", "two-phase"]
@@ -24,3 +34,22 @@ def test_each_arm_runs_once_per_round_and_follows_each_other_equally_often() -> 
 
 def test_the_order_of_a_round_is_always_the_same() -> None:
     assert order_of(ARMS, 7) == order_of(ARMS, 7)
+
+
+def test_a_failed_query_ends_with_its_cause_and_not_with_spark_s_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def sockets(config: Any) -> Iterator[Any]:
+        yield config
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("[STREAM_FAILED]\noncebench.delivery.errors.DeliveryFailed: no broker\n +- LocalRelation")
+
+    (tmp_path / "plan.json").write_text('{"input": "in", "events": 1, "rounds": 1, "suite": 1}')
+    (tmp_path / "arm-kafka.json").touch()
+    for name, fake in {"short_sockets": sockets, "session": MagicMock(), "Arm": MagicMock(), "with_input": MagicMock(),
+                       "read_config": lambda _: SimpleNamespace(sink="kafka"), "take_turns": fail}.items():  # fmt: skip
+        monkeypatch.setattr(batches, name, fake)
+    with pytest.raises(DeliveryFailed, match=r"^no broker$"):
+        batches.run(tmp_path)

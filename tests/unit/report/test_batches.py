@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from oncebench.report.tables.batch_series import BatchSeries
-from oncebench.report.tables.batches import agreements, by_arm, extra_ms, rate_ratio, table, whole_table
+from oncebench.report.tables.batches import (
+    agreements,
+    baseline,
+    by_arm,
+    extra_ms,
+    markdown,
+    rate_ratio,
+    table,
+    whole_table,
+)
 
 ACKNOWLEDGED, NATIVE, EXACT = "s.at-least-once.acknowledged", "s.at-least-once.native", "s.exactly-once.two-phase"
 
@@ -98,3 +107,48 @@ def test_series_agree_if_their_intervals_overlap() -> None:
 
 def test_series_of_other_batches_are_not_compared() -> None:
     assert agreements([batch_series("a", [1.0] * 6), batch_series("b", [1.0] * 6, events=100_000)]) == ""
+
+
+def test_arms_without_a_common_round_or_with_no_cpu_time_have_no_ratio() -> None:
+    apart = [line for line in whole_lines(ack=[0, 500, 500], exact=[0, 550, 550])
+             if (line["round"] == 0) == (line["arm"] == ACKNOWLEDGED)]  # fmt: skip
+    assert [row[4] for row in cells(whole_table(apart))] == ["", ""]
+    assert [row[5] for row in cells(table(apart, rows=1000))] == ["", ""]
+    idle = [{**line, "cpu_ms": 0.0} for line in whole_lines(ack=[0, 500, 500], exact=[0, 550, 550])]
+    assert [row[-1] for row in cells(whole_table(idle))] == ["", ""]
+
+
+def on_other(series: BatchSeries, **environment: Any) -> BatchSeries:
+    return BatchSeries({**series.about, "environment": {**series.about["environment"], **environment}}, series.lines)
+
+
+def test_series_of_other_machines_or_servers_are_not_compared() -> None:
+    first, second = batch_series("a", [1.0] * 6), batch_series("b", [1.0] * 6)
+    theirs = {"own": False, "bootstrap_servers": "kafka.example:9092"}
+    assert agreements([first, on_other(second, kafka={"own": True}, theirs={})])
+    for other in ({"cpu": "another"}, {"cores": 64}, {"kafka": theirs}, {"theirs": {"ONCEBENCH_POSTGRES": "x"}}):
+        assert agreements([first, on_other(second, **other)]) == ""
+    assert ", 2 cores, kafka kafka.example:9092, version abc, `" in markdown([on_other(first, kafka=theirs)])
+
+
+def test_a_series_does_not_agree_with_itself() -> None:
+    assert agreements([batch_series("a", [1.0] * 6)] * 2) == ""
+
+
+def test_series_without_a_common_configuration_have_no_table_of_agreement() -> None:
+    first = batch_series("a", [1.0] * 6)
+    files = [{**line, "arm": line["arm"].replace("kafka", "files")} for line in first.lines]
+    assert agreements([first, BatchSeries({**first.about, "series": "b"}, files)]) == ""
+
+
+def test_a_machine_and_a_version_that_a_series_lacks_are_unknown() -> None:
+    found = markdown([on_other(batch_series("a", [1.0] * 6), cpu=None, commit=None)])
+    assert found.startswith("a: unknown machine, unknown version, `oncebench batches`")
+
+
+def test_the_baseline_is_acknowledged_and_never_native() -> None:
+    names = ["alternative.at-least-once.native", "alternative.at-least-once.acknowledged"]
+    assert baseline("alternative", names) == names[1]
+    assert baseline("s", ["s.at-least-once.aaa", "s.at-least-once.acknowledged"]) == "s.at-least-once.acknowledged"
+    assert baseline("s", ["s.at-least-once.plain", NATIVE]) == "s.at-least-once.plain"
+    assert baseline("s", [NATIVE, EXACT]) is None

@@ -12,6 +12,7 @@ from oncebench.delivery.failpoints import POINTS
 from oncebench.report.comparisons.paired import Difference
 from oncebench.report.configuration import configurations_of
 from oncebench.report.tables.batch_series import BatchSeries
+from oncebench.site import flat_out
 from oncebench.site.answer.headline import Answer, Cost, Kills, _kills, answers_of, as_json
 from oncebench.site.answer.prices import load_of, prices_of
 from oncebench.site.answer.sentences import listed, of_engines, sentences, subject
@@ -219,7 +220,7 @@ def test_prices_of_batches_in_turns_replace_those_of_runs() -> None:
     assert price.exact is not None and price.base is not None and price.ratio is not None
     assert (price.base.median, round(price.exact.median, 6), round(price.ratio.median, 6)) == (10.0, 11.0, 1.1)
     load = as_json([only], [], runs, list(configurations_of(runs)), batches)["price_load"]
-    assert load == "flat out in batches of 50,000 events, 6 rounds in one process"
+    assert load == "flat out in batches of 50,000 events, 6 rounds in one process, a processor, 2 cores"
 
 
 def test_batches_of_generated_rows_are_no_price_of_the_pipeline() -> None:
@@ -245,3 +246,60 @@ def test_the_price_comes_first_and_names_its_unit_once() -> None:
     slow = [replace(priced[0], costs={**priced[0].costs, "p99_ms": ratio(1.9, 1.3, 1.9)}), *priced[1:]]
     latency = "1.90 times (1.30 to 1.90) into a, and shows no difference into the others (c could be up to 1.40 times)"
     assert sentences(slow)[1] == f"The p99 latency is {latency}."
+
+
+def load_with(batches: Sequence[BatchSeries]) -> str:
+    runs = series("a", rate="max")
+    return str(as_json([], [], runs, list(configurations_of(runs)), batches)["price_load"])
+
+
+def test_prices_come_from_one_series_for_all_sinks() -> None:
+    full = batch_series("batches-1", [1.5] * 7)
+    files = [{**line, "arm": line["arm"].replace("kafka.", "files-jsonl.")} for line in full.lines]
+    full = BatchSeries(full.about, [*full.lines, *files])
+    newer_and_smaller = batch_series("batches-2", [1.1] * 9, events=1000)
+    for order in ([full, newer_and_smaller], [newer_and_smaller, full]):
+        prices = prices_of(order)
+        assert {each[0] for each in prices} == {"kafka", "files-jsonl"}
+        ratios = [each["s_per_million"].ratio for each in prices.values()]
+        assert {round(ratio.median, 6) for ratio in ratios if ratio} == {1.5}
+        assert load_with(order).startswith("flat out in batches of 50,000 events, 7 rounds in one process")
+
+
+def test_prices_of_runs_are_not_mixed_with_those_of_batches() -> None:
+    runs = [*series("a", rate="max"), *series("b", "files-jsonl", rate="max")]
+    found = answers_of(runs, matrix_of(runs), configurations_of(runs), [batch_series("batches-1", [1.5] * 6)])
+    assert {each.sink: "s_per_million" in each.costs for each in found} == {"files-jsonl": False, "kafka": True}
+    assert {each.sink: bool(each.runs) for each in found} == {"files-jsonl": False, "kafka": False}
+
+
+def test_an_interrupted_series_does_not_replace_the_prices_of_a_full_one() -> None:
+    full, interrupted = batch_series("batches-1", [1.5] * 6), batch_series("batches-2", [1.1] * 3)
+    (price,) = prices_of([full, interrupted]).values()
+    assert price["s_per_million"].ratio is not None
+    assert len(price["s_per_million"].ratio.rounds) == 6
+
+
+def test_a_single_round_of_batches_has_no_ratio_and_replaces_no_price() -> None:
+    assert prices_of([batch_series("batches-1", [1.5])]) == {}
+    assert load_with([batch_series("batches-1", [1.5])]).startswith("saturated")
+
+
+def test_cpu_below_the_resolution_of_the_clock_has_no_ratio() -> None:
+    made = batch_series("batches-1", [1.5] * 6)
+    (price,) = prices_of([BatchSeries(made.about, [{**line, "cpu_ms": 0.0} for line in made.lines])]).values()
+    assert price["cpu_s"].ratio is None
+    assert price["s_per_million"].ratio is not None
+
+
+def test_the_load_of_prices_names_servers_of_the_user_and_another_machine() -> None:
+    made = batch_series("batches-1", [1.5] * 6)
+    theirs = {"own": False, "bootstrap_servers": "kafka.example:9092"}
+    elsewhere = BatchSeries({**made.about, "environment": {**made.about["environment"], "kafka": theirs}}, made.lines)
+    assert load_of([elsewhere], "a processor, 2 cores") == (
+        "flat out in batches of 50,000 events, 6 rounds in one process, kafka kafka.example:9092"
+    )
+    assert (load_of([made], "another") or "").endswith(", 6 rounds in one process, a processor, 2 cores")
+    assert (load_of([made], None) or "").endswith(", 6 rounds in one process, a processor, 2 cores")
+    (table,) = flat_out.as_json([elsewhere])
+    assert table["machine"] == "a processor, 2 cores, kafka kafka.example:9092"
