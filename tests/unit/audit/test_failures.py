@@ -250,6 +250,17 @@ def test_a_kill_without_an_exit_lasts_until_the_end() -> None:
     assert failures_of(record, AMO)[-1] == (at(3.0), at(3.5))
 
 
+def test_a_kill_is_over_with_an_exit_of_the_same_microsecond() -> None:
+    record = run(WORLD.rows, batches(), event(KILLED, 3.0), event(KILLED, 9.0), hits=[hit("mid-write:kill", 3, 3.0)])
+    assert failures_of(record, ALO)[-1] == (at(3.0), at(3.0))
+
+
+def test_a_stopped_process_may_touch_rows_until_its_clients_have_asked_again() -> None:
+    fault = hit("mid-write:stop:5", 3, 3.0)
+    ended = event("nemesis-over", 8.0, hit_us=fault["t_us"])
+    assert failures_of(run(WORLD.rows, batches(), ended, hits=[fault]), ALO) == [(at(3.0), at(8.0) + AFTERMATH_US)]
+
+
 def test_every_fault_of_the_catalogue_is_of_its_class() -> None:
     assert {each.name for each in FAULTS.values() if each.replaces_checkpoint} == OF_CHECKPOINTS
     inside = {
