@@ -16,6 +16,7 @@ from oncebench.audit.failures import (
     UNCONFIRMED_US,
     failures_of,
 )
+from oncebench.audit.python.attribution import Excuses, excuses
 from oncebench.audit.python.history.writing_times import writing_times
 from oncebench.audit.python.model import expected_of
 from oncebench.audit.verdict import Judgement, Verdict
@@ -174,6 +175,22 @@ def test_pending_rows_are_not_lost_rows() -> None:
     found = judged(record, AMO, random_kills=1)
     assert (found.verdict, found.reasons) == (Verdict.UNKNOWN, ("PEND: 20, does not show whether the guarantee holds: "
                                                                "the run is unknown",))  # fmt: skip
+    assert excuses(record, expected_of(record), AMO) == Excuses()
+
+
+@BOTH
+def test_each_of_several_failures_excuses_the_rows_that_it_touched(guarantee: str) -> None:
+    for session, verdict in ((3, Verdict.KEPT), (5, Verdict.BROKEN), (8, Verdict.KEPT)):
+        record = run(WRONG[guarantee](session), batches(), event(RANDOM, 3.5), event(RANDOM, 8.5))
+        assert judged(record, guarantee, random_kills=2).verdict == verdict, session
+
+
+@BOTH
+def test_a_failure_touches_rows_whose_work_begins_or_ends_with_it(guarantee: str) -> None:
+    """The work on session n may take from second n - 1 to n + 1."""
+    for session, verdict in ((2, Verdict.BROKEN), (3, Verdict.KEPT), (5, Verdict.KEPT), (6, Verdict.BROKEN)):
+        record = run(WRONG[guarantee](session), batches(), event(RANDOM, 4.0))
+        assert judged(record, guarantee, random_kills=1).verdict == verdict, session
 
 
 REPORTED = ((1, 2), (2, 4), (6, 5), (7, 8), (8, 10), (9, 12))  # killed after second 4, with sessions read ahead

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from oncebench.audit.python.history.evidence import Evidence, held_text
@@ -27,7 +28,7 @@ def divided(events: list[Event], *proved: tuple[bytes, bytes], copied: Iterable[
     position = np.arange(50, 50 + len(events))
     repeated = [at for at, event in enumerate(events) if event[:2] in [each[:2] for each in events[:at]]]
 
-    def times_of(positions: Ints) -> Ints:
+    def times_of(positions: npt.NDArray[np.integer]) -> Ints:
         found: Ints = times[positions - 50]
         return found
 
