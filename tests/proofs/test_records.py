@@ -8,11 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from oncebench.audit.python.audit import audit
 from oncebench.audit.sql import count
 from oncebench.record.json_lines import Lines
+from oncebench.record.streams import Stream
 from tests.proofs.both_auditors import agreed, codes
 from tests.unit.audit.audit_world import SEED, Sent, VisibleRow
 from tests.unit.audit.records_world import EVENTS, SENT, TEXTS, due_us, event, records_record, right_rows, row_of
@@ -150,3 +152,22 @@ def test_an_event_that_is_in_the_topic_twice_is_the_generators_fault(
 def test_examples_name_the_line_and_its_place() -> None:
     (example,) = audit(records_record(with_row(AT))).anomalies["LOSS"].examples
     assert (example["id"], example["input"]) == ("3:0", [[SENT[AT].partition, SENT[AT].offset]])
+
+
+def test_an_input_that_is_read_in_pieces_has_the_same_answer(database: duckdb.DuckDBPyConnection) -> None:
+    record = records_record()
+    whole = record.input.table
+    table = pa.concat_tables([whole.slice(0, 7), whole.slice(7)])
+    assert codes(agreed(database, replace(record, input=Stream(table, complete=True)))) == {}
+
+
+@pytest.mark.parametrize(("n", "due"), [(0, 0), (10**10 - 1, 2**53)])
+def test_the_smallest_and_the_largest_numbers_are_those_of_an_event(
+    database: duckdb.DuckDBPyConnection, n: int, due: int
+) -> None:
+    last = Sent(0, sum(each.partition == 0 for each in SENT), b"anna", event("99", "b", n, due, "{}"))
+    assert codes(agreed(database, records_record([*RIGHT, row_of("99", "{}", due)], [*SENT, last]))) == {}
+
+
+def test_no_event_of_this_workload_can_be_late() -> None:
+    assert "late" not in audit(records_record()).events

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import duckdb
+import numpy as np
 import pytest
 
 from oncebench.audit.python.attribution import by_batch
 from oncebench.audit.python.audit import audit
+from oncebench.audit.python.model import Expected
 from oncebench.audit.python.workloads.answers import answer_of
+from oncebench.audit.python.workloads.windows import DELAY_US, LATE_IN_KEY_US
 from oncebench.audit.sql import count
 from oncebench.record import RecordError
 from tests.proofs.both_auditors import agreed, codes
-from tests.unit.audit.audit_world import Sent, VisibleRow, event, key_of
+from tests.unit.audit.audit_world import STARTED_US, Sent, VisibleRow, event, key_of
 from tests.unit.audit.windows_world import (
     CLOSING,
     CLOSING_US,
@@ -237,3 +240,50 @@ def test_examples_name_the_events_of_a_window() -> None:
 def window_of(each: Sent) -> str:
     fields = json.loads(each.value or b"")
     return f"{fields['session_key']}@{fields['scheduled_at'] // 100_000}00"
+
+
+def test_a_run_without_any_event_expects_no_window() -> None:
+    record = windows_record([], sent=[])
+    nothing = replace(record.ledger, **{name: column[:0] for name, column in vars(record.ledger).items()})
+    assert answer_of(replace(record, ledger=nothing)).session_keys == []
+
+
+def test_a_window_of_a_batch_that_read_no_event_is_pending(database: duckdb.DuckDBPyConnection) -> None:
+    lines = batch_lines([*ENDS[:4], *ENDS[3:]])  # the batch after the first closing event read nothing
+    assert codes(agreed(database, windows_record(RIGHT[:-1], progress=lines))) == {"PEND": 1}
+
+
+NEWEST_US = STARTED_US + 50 * WINDOW_US
+
+
+def answer_to(*events: tuple[int, int], ends: Sequence[dict[int, int]] = ()) -> Expected:
+    """The right answer to events of one key, (partition, time); the load ended at NEWEST_US."""
+    offsets = [sum(each[0] == partition for each in events[:at]) for at, (partition, _) in enumerate(events)]
+    sent = [Sent(partition, offset, KEY.encode(), event(KEY, at + 1, 1, due_us))
+            for at, ((partition, due_us), offset) in enumerate(zip(events, offsets, strict=True))]  # fmt: skip
+    record = windows_record(sent=sent, progress=batch_lines(ends))
+    return answer_of(replace(record, ledger=replace(record.ledger, scheduled_us=np.array([NEWEST_US]))))
+
+
+@pytest.mark.parametrize(("more_us", "late"), [(0, 1), (1, 1), (WINDOW_US - 1, 1), (WINDOW_US, 0)])
+def test_a_window_is_late_until_its_end_is_younger_than_the_limit(more_us: int, late: int) -> None:
+    found = answer_to((1, NEWEST_US - LATE_IN_KEY_US - WINDOW_US + more_us), (1, NEWEST_US))
+    assert (found.parts and found.parts.late, len(found.session_keys)) == (late, 2 - late)
+
+
+@pytest.mark.parametrize(("more_us", "windows"), [(-1, 1), (0, 1), (WINDOW_US - 1, 1), (WINDOW_US, 0)])
+def test_a_window_that_begins_with_the_last_planned_event_is_expected(more_us: int, windows: int) -> None:
+    assert len(answer_to((1, NEWEST_US + more_us)).session_keys) == windows
+
+
+def test_the_first_position_of_the_topic_may_be_the_last_of_a_batch() -> None:
+    passing_us = NEWEST_US + WINDOW_US + DELAY_US
+    ends = [{0: 0, 1: 1}, {0: 0, 1: 2}, {0: 1, 1: 2}]
+    found = answer_to((1, NEWEST_US), (1, passing_us), (0, passing_us), ends=ends)
+    assert (found.last_partition.tolist(), found.last_offset.tolist()) == ([0], [0])
+
+
+@pytest.mark.parametrize("ends", [[], [{0: 0, 1: 1}], [{0: 0, 1: 1}, {0: 0, 1: 2}]])
+def test_a_window_without_a_known_batch_ends_after_all_events(ends: list[dict[int, int]]) -> None:
+    found = answer_to((1, NEWEST_US), (1, NEWEST_US + WINDOW_US + DELAY_US), ends=ends)
+    assert (found.last_partition.tolist(), found.last_offset.tolist()) == ([1], [2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from oncebench.audit.python import records
 from oncebench.audit.python.audit import Findings, audit, first_sightings
 from oncebench.audit.python.model import expected_output
 from oncebench.record import Record
@@ -21,8 +23,11 @@ from tests.unit.audit.audit_world import (
     make_record,
     make_world,
     observed_table,
+    quarantine_table,
     scheduled_us,
 )
+from tests.unit.audit.records_world import records_record
+from tests.unit.audit.windows_world import windows_record
 
 WORLD = make_world(4, 2)
 LATE_US = 250_000
@@ -264,3 +269,21 @@ def test_an_impossible_position_is_refused(read: str, column: str, number: int) 
     moved = table.set_column(at, table.schema.field(at), [pa.array(numbers, table.schema.field(at).type)])
     with pytest.raises(RecordError, match=f"{column} {number}, which must be 0 to"):
         audit(replace(record, **{read: Stream(moved, complete=True)}))
+
+
+@pytest.mark.parametrize("of_workload", [watched, records_record, windows_record])
+def test_the_pages_of_every_file_are_given_back_while_it_is_read(
+    monkeypatch: pytest.MonkeyPatch, of_workload: Callable[[], Record]
+) -> None:
+    released: list[int] = []
+
+    def note(stream: Stream) -> None:
+        released.append(id(stream))
+
+    monkeypatch.setattr(records, "MAPPED_BYTES", 1)
+    monkeypatch.setattr(Stream, "release", note)
+    stranger = {"key": b"k", "value": b"{", "reason": "not-json", "source_partition": 0, "source_offset": 9_000}
+    record = replace(of_workload(), quarantine=Stream(quarantine_table([stranger]), complete=True))
+    audit(record)
+    streams = (record.input, record.final, record.observed, record.quarantine)
+    assert {id(each) for each in streams} <= set(released)

@@ -65,6 +65,11 @@ def test_one_report_of_a_commit_is_enough() -> None:
     assert lost_commits(batch(0, 400), sink(0), sink(0, drained=True)).count == 1
 
 
+def test_a_reported_batch_after_one_without_a_report_is_LOSTC() -> None:
+    found = lost_commits(batch(0, 397), batch(1, 398), batch(2, 400), sink(1))
+    assert (found.count, found.examples[0]["batch"]) == (1, 1)
+
+
 def test_a_batch_drained_dropped_or_not_reported_is_no_lost_commit() -> None:
     for line in (sink(0, drained=True), sink(0, dropped=[0]), sink(1), {"kind": "sink", "batch": 0}):
         assert lost_commits(batch(0, 400), line).count == 0

@@ -16,6 +16,7 @@ from oncebench.audit.failures import (
     UNCONFIRMED_US,
     failures_of,
 )
+from oncebench.audit.python.attribution import Excuses, excuses
 from oncebench.audit.python.history.writing_times import writing_times
 from oncebench.audit.python.model import expected_of
 from oncebench.audit.verdict import Judgement, Verdict
@@ -174,6 +175,22 @@ def test_pending_rows_are_not_lost_rows() -> None:
     found = judged(record, AMO, random_kills=1)
     assert (found.verdict, found.reasons) == (Verdict.UNKNOWN, ("PEND: 20, does not show whether the guarantee holds: "
                                                                "the run is unknown",))  # fmt: skip
+    assert excuses(record, expected_of(record), AMO) == Excuses()
+
+
+@BOTH
+def test_each_of_several_failures_excuses_the_rows_that_it_touched(guarantee: str) -> None:
+    for session, verdict in ((3, Verdict.KEPT), (5, Verdict.BROKEN), (8, Verdict.KEPT)):
+        record = run(WRONG[guarantee](session), batches(), event(RANDOM, 3.5), event(RANDOM, 8.5))
+        assert judged(record, guarantee, random_kills=2).verdict == verdict, session
+
+
+@BOTH
+def test_a_failure_touches_rows_whose_work_begins_or_ends_with_it(guarantee: str) -> None:
+    """The work on session n may take from second n - 1 to n + 1."""
+    for session, verdict in ((2, Verdict.BROKEN), (3, Verdict.KEPT), (5, Verdict.KEPT), (6, Verdict.BROKEN)):
+        record = run(WRONG[guarantee](session), batches(), event(RANDOM, 4.0))
+        assert judged(record, guarantee, random_kills=1).verdict == verdict, session
 
 
 REPORTED = ((1, 2), (2, 4), (6, 5), (7, 8), (8, 10), (9, 12))  # killed after second 4, with sessions read ahead
@@ -248,6 +265,17 @@ def test_a_kill_without_an_exit_lasts_until_the_end() -> None:
     assert failures_of(run(WORLD.rows, batches(), hits=[fault]), ALO) == [(at(3.0), math.inf)]
     record = run(WORLD.rows, batches(), event(KILLED, 2.5), event(KILLED, 3.5), event(KILLED, 4.5), hits=[fault])
     assert failures_of(record, AMO)[-1] == (at(3.0), at(3.5))
+
+
+def test_a_kill_is_over_with_an_exit_of_the_same_microsecond() -> None:
+    record = run(WORLD.rows, batches(), event(KILLED, 3.0), event(KILLED, 9.0), hits=[hit("mid-write:kill", 3, 3.0)])
+    assert failures_of(record, ALO)[-1] == (at(3.0), at(3.0))
+
+
+def test_a_stopped_process_may_touch_rows_until_its_clients_have_asked_again() -> None:
+    fault = hit("mid-write:stop:5", 3, 3.0)
+    ended = event("nemesis-over", 8.0, hit_us=fault["t_us"])
+    assert failures_of(run(WORLD.rows, batches(), ended, hits=[fault]), ALO) == [(at(3.0), at(8.0) + AFTERMATH_US)]
 
 
 def test_every_fault_of_the_catalogue_is_of_its_class() -> None:

@@ -37,6 +37,11 @@ def test_a_note_of_an_older_run_belongs_to_the_newest_earlier_hit_of_its_fault()
     assert [bool(notes_of(each, twice, [IDLE])) for each in twice] == [False, True, False]
 
 
+def test_a_note_of_an_older_run_belongs_to_a_hit_in_the_same_microsecond() -> None:
+    assert notes_of(HITS[0], HITS, [{**IDLE, "t_us": 100}]) == [{**IDLE, "t_us": 100}]
+    assert notes_of(HITS[0], HITS, [{**IDLE, "t_us": 99}]) == []
+
+
 def test_each_reason_stands_with_its_own_fault() -> None:
     three = [*HITS, hit("after-commit:kill", 500, 9)]
     reasons = by_fault(three, [LOSE, "mid-write:kill", "after-commit:kill"], [], DONE)

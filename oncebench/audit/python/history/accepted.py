@@ -30,19 +30,16 @@ class Accepted:
     """What the accepted texts name.
 
     Attributes:
-        texts: the texts, in the order of their acceptance.
         batches: batches whose rows may be missing from the output.
         offsets: (partition, first, last) of input records that may be missing.
     """
 
-    texts: tuple[str, ...] = ()
     batches: frozenset[int] = frozenset()
     offsets: tuple[tuple[int, int, int], ...] = ()
 
     @staticmethod
     def of(progress: Sequence[Mapping[str, Any]]) -> Accepted:
         """Reads the lines of progress.jsonl in their order."""
-        texts: list[str] = []
         named: set[int] = set()
         offsets: list[tuple[int, int, int]] = []
         newest = -1
@@ -56,13 +53,12 @@ class Accepted:
                     named |= set(range(0 if lost[1] == "none" else int(lost[1]) + 1, int(lost[2]) + 1))
                 elif _OTHER_OUTPUT.fullmatch(part):
                     named |= set(range(newest + 1))
-            texts += [line["text"]] if line["kind"] == GAP else []
-        return Accepted(tuple(texts), frozenset(named), tuple(offsets))
+        return Accepted(frozenset(named), tuple(offsets))
 
     def sessions(self, expected: Expected, progress: Sequence[Mapping[str, Any]]) -> Bools:
         """[sessions] Whether a named batch read the session's last event."""
         found = np.zeros(len(expected.session_keys), dtype=bool)
-        for batch in batches(progress) if self.batches else ():
+        for batch in batches(progress):
             if batch.number in self.batches:
                 found |= batch.sessions(expected)
         return found

@@ -19,10 +19,9 @@ def in_several_partitions(position: Ints, key: npt.NDArray[np.integer], keys: in
 
     The events are in the order of `position`.
     """
-    partition = partitions_of(position)
-    starts = np.flatnonzero(np.r_[True, np.diff(partition) != 0]) if len(position) else np.empty(0, np.int64)
+    starts = np.flatnonzero(np.diff(partitions_of(position))) + 1
     seen, several = np.zeros(keys, dtype=bool), np.zeros(keys, dtype=bool)
-    for of_partition in np.split(key, starts[1:]):
+    for of_partition in np.split(key, starts):
         here = np.zeros(keys, dtype=bool)
         here[of_partition] = True
         several |= seen & here
@@ -51,9 +50,9 @@ def batches_of(position: Ints, batch_ends: Sequence[Mapping[int, int]]) -> Ints:
     batches.
     """
     partition, offset = partitions_of(position), offsets_of(position)
-    batch = np.full(len(position), len(batch_ends), dtype=np.int64)
+    batch = np.empty_like(position)
     for number in np.unique(partition).tolist():
-        ends = np.maximum.accumulate([each.get(number, 0) for each in batch_ends] or [0])
+        ends = np.maximum.accumulate([each.get(number, 0) for each in batch_ends])
         here = partition == number
-        batch[here] = np.searchsorted(ends, offset[here], side="right") if batch_ends else 0
+        batch[here] = np.searchsorted(ends, offset[here], side="right")
     return batch

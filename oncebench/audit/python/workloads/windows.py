@@ -75,7 +75,7 @@ def expected_windows(record: Record) -> Expected:
         invalid=Invalid(position[refused], read.reason[refused]),
         keys=keys,
         unfinished={names[at]: int(count[at]) for at in others.tolist()},
-        parts=Parts(names, window.reshape(-1), count[expected][:, None], int(late[window].sum())),
+        parts=Parts(names, window, count[expected][:, None], int(late[window].sum())),
     )
 
 
