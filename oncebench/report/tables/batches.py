@@ -22,7 +22,7 @@ WHOLE = (
 )  # fmt: skip
 
 
-AGREE = ("sink", "guarantee", "variant", "first series", "second series", "do they agree?")
+AGREE = ("sink", "guarantee", "variant", "first series", "second series", "both", "do they agree?")
 
 
 def text(series: BatchSeries) -> str:
@@ -75,7 +75,9 @@ def _agreement(first: BatchSeries, second: BatchSeries) -> list[tuple[str, ...]]
             a, b = ratio_of(one, arm, str(base)), ratio_of(two, arm, str(base))
             overlap = a.low <= b.high and b.low <= a.high
             known = a.has_interval and b.has_interval
-            rows.append((*parts(arm), _text(a, ".3f"), _text(b, ".3f"), _word(known, overlap)))
+            both = median_interval([*a.rounds, *b.rounds])
+            texts = (_marked(each, ".3f", 1.0) for each in (a, b, both))
+            rows.append((*parts(arm), *texts, _word(known, overlap)))
     return rows
 
 

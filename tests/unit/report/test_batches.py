@@ -105,6 +105,12 @@ def test_series_agree_if_their_intervals_overlap() -> None:
     ]
 
 
+def test_both_series_together_have_an_interval_of_their_own() -> None:
+    low, high = [0.98, 0.99, 1.0, 1.0, 1.01, 1.02], [1.02, 1.02, 1.03, 1.03, 1.04, 1.05]
+    ((*_, both, agree),) = cells(agreements([batch_series("a", low), batch_series("b", high)]))
+    assert (both, agree) == ("~ 1.020 (1.000 to 1.030)", "yes")
+
+
 def test_series_of_other_batches_are_not_compared() -> None:
     assert agreements([batch_series("a", [1.0] * 6), batch_series("b", [1.0] * 6, events=100_000)]) == ""
 
