@@ -207,6 +207,12 @@ def test_a_kill_of_an_engine_without_batches_has_no_batch() -> None:
     assert "  fault       random:kill: at a random time\n" in text
 
 
+def test_a_recovery_that_never_caught_up_has_a_reason() -> None:
+    said = "caught up is unknown: it needs 10 s of load and no fault after the recovery"
+    assert said in summary(report())
+    assert said not in summary(report(recovery=report()["recovery"] | {"caught_up": 14_000.0}))
+
+
 def test_a_recovery_without_a_new_row_has_a_reason() -> None:
     reported = summary(report(recovery=report()["recovery"] | {"first_visible": None, "caught_up": None}))
     assert "no new row came after the fault: the load was too short" in reported
