@@ -9,13 +9,7 @@ function showEngines() {
         `Into Kafka, on ${withoutVersion(one.place)}`,
         ["engine, guarantee, variant", ...one.headings, "verdict"],
         one.rows.map(({ engine, guarantee, promise, variant, figures, verdicts, behind }) => [
-          el(
-            "span",
-            { class: "configuration" },
-            el("strong", {}, engine),
-            el("span", { class: `tag ${guarantee}` }, promise),
-            el("span", {}, variant.replace(/^(flink|streams)-/, "")),
-          ),
+          namesOf(engine, guarantee, variant.replace(/^(flink|streams)-/, ""), promise),
           ...figures,
           [
             ...(promise === guarantee

@@ -9,13 +9,7 @@ function showFlatOut() {
         `Batches of the whole pipeline, on ${one.machine}`,
         ["sink, guarantee, variant", ...one.headings],
         one.rows.map(([sink, guarantee, variant, ...figures]) => [
-          el(
-            "span",
-            { class: "configuration" },
-            el("strong", {}, sink),
-            el("span", { class: `tag ${guarantee}` }, guarantee),
-            el("span", {}, variant),
-          ),
+          namesOf(sink, guarantee, variant),
           ...figures.map((text) => text || "-"),
         ]),
         { sticky: 1, numeric: one.headings.map((_, at) => at + 1), kind: "engines" },

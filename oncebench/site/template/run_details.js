@@ -5,17 +5,21 @@ const RUNS = DATA.runs;
 
 const shortName = (number) => `${DATA.configurations[number].guarantee} ${DATA.configurations[number].variant}`;
 const fullName = (number) => `${DATA.configurations[number].sink} ${shortName(number)}`;
-// Sink, guarantee and variant in one cell, which stays visible while its table scrolls.
-function configurationHead(configuration) {
-  const { sink, guarantee, variant, broken_on_purpose: broken } = DATA.configurations[configuration];
-  return el(
+// Sink or engine, guarantee and variant in one cell, which stays visible while its table scrolls. `promise` is the text
+// of the guarantee.
+const namesOf = (place, guarantee, variant, promise = guarantee, ...more) =>
+  el(
     "span",
     { class: "configuration" },
-    el("strong", {}, sink),
-    el("span", { class: `tag ${guarantee}` }, guarantee),
+    el("strong", {}, place),
+    el("span", { class: `tag ${guarantee}` }, promise),
     el("span", {}, variant),
-    broken ? el("span", { class: "purpose" }, `broken on purpose: ${broken}`) : null,
+    more,
   );
+function configurationHead(configuration) {
+  const { sink, guarantee, variant, broken_on_purpose: broken } = DATA.configurations[configuration];
+  const purpose = broken ? el("span", { class: "purpose" }, `broken on purpose: ${broken}`) : null;
+  return namesOf(sink, guarantee, variant, guarantee, purpose);
 }
 function guaranteeAndVariant(configuration) {
   const { guarantee, variant } = DATA.configurations[configuration];
