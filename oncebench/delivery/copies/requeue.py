@@ -260,11 +260,16 @@ class Requeue:
         reached = {letter.message.partition(): letter.message.offset() + 1 for letter in letters}
         producer.begin_transaction()
         try:
-            for letter in letters:
-                if not letter.outcome:
-                    self._produce(producer, letter, reports)
-            for partition, following in {**self._to_record, **reached}.items():
-                self._record_mark(producer, partition, following, reports)
+            try:
+                for letter in letters:
+                    if not letter.outcome:
+                        self._produce(producer, letter, reports)
+                for partition, following in {**self._to_record, **reached}.items():
+                    self._record_mark(producer, partition, following, reports)
+            except KafkaException as error:
+                # An earlier record was refused meanwhile. The reports say which, or the next call to Kafka says why.
+                if error.args[0].code() != KafkaError._STATE:
+                    raise
             deadline = time.monotonic() + LIMIT_S
             # After a refusal, the client keeps the other records: a flush would wait for them in vain.
             while producer.flush(FLUSH_S) and not reports.failed and time.monotonic() < deadline:

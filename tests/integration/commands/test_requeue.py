@@ -226,15 +226,36 @@ def test_copies_that_a_topic_refuses_can_be_left(kafka: KafkaBroker) -> None:
     small = kafka.fresh_topic("small", 2, {"max.message.bytes": "2000"})
     code, _, err = world.requeue("--to", small)
     assert (code, "or give --leave-refused" in err) == (1, True)
-    code, out, _ = world.requeue("--to", small, "--leave-refused")
+    code, out, err = world.requeue("--to", small, "--leave-refused")
     assert (code, out.splitlines()[1:]) == (1, [
         f"bad          3  left: topic {small} refuses it (Broker: Message size too large)",
         f"bad          7  sent to {small}",
-    ])  # fmt: skip
+    ]), err  # fmt: skip
     assert sorted(len(value or b"") for value in world.returned(small)) == [0, 1, 2, 5, 6, 8, 9]
     world.forget(group_of(world.bad))
     code, out, _ = world.requeue("--to", small)
     assert (code, out.splitlines()[1:]) == (0, ["bad         10  passed over: sent before by this group"])
+
+
+def test_a_copy_that_is_refused_while_others_are_handed_over_is_named(
+    kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(kafka)
+    world.send({"value": b"v" * 5_000}, *numbered(1))
+    world.reject("bad", 0, 1)
+    small = kafka.fresh_topic("small", 1, {"max.message.bytes": "2000"})
+    hand_over = requeue._hand_over
+
+    def waits_for_the_answer(producer: Producer, *record: Any, **more: Any) -> None:
+        hand_over(producer, *record, **more)
+        if len(record[1] or b"") == 5_000:
+            producer.flush(LIMIT_S)
+
+    monkeypatch.setattr(requeue, "_hand_over", waits_for_the_answer)
+    code, _, err = world.requeue("--to", small)
+    assert (code, f"of {world.bad} does not go to topic {small}: " in err) == (1, True), err
+    code, out, _ = world.requeue("--to", small, "--leave-refused")
+    assert (code, f"bad          1  sent to {small}" in out) == (1, True)
 
 
 def test_copies_with_a_refused_time_can_be_left(kafka: KafkaBroker) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import (
@@ -26,8 +27,9 @@ from oncebench.delivery.quarantine import Quarantine
 from oncebench.servers.kafka.broker import KafkaBroker, start_kafka
 from oncebench.sinks.kafka.markers import Offsets
 from oncebench.sinks.kafka.rows import append, writers
+from oncebench.sinks.kafka.rows.produce import abort_reason
 from oncebench.sinks.kafka.sink import KafkaSink
-from tests.integration.sinks.kafka_output import Output, Task, write
+from tests.integration.sinks.kafka_output import Output, Task, rows, write
 from tests.kafka_topics import configure, rejected
 from tests.waiting import wait_for
 
@@ -222,6 +224,23 @@ def test_rows_whose_time_the_topic_refuses_end_the_job_and_pass_once_the_limits_
     wait_for("the broker to take old rows", lambda: takes_an_old_row(kafka, output.topic))
     forget()
     write(writer(output.driver(variant, 2), variant), 0, "first")
+
+
+@pytest.mark.parametrize("variant", ["two-phase", "idempotent"])
+def test_a_row_that_is_refused_while_others_are_handed_over_is_named(kafka: KafkaBroker, variant: str) -> None:
+    output = Output(kafka)
+    sink = output.driver(variant, 1)
+    limits(kafka, output.topic, 0, 0)
+    wait_for("the broker to refuse old rows", lambda: not takes_an_old_row(kafka, output.topic))
+
+    def slow() -> Iterator[pa.RecordBatch]:
+        yield from rows("first")
+        ((transactional,),) = writers._producers.values()
+        wait_for("the transaction to fail", lambda: abort_reason(transactional.producer) is not None)
+        yield from rows("second")
+
+    with pytest.raises(PermanentFailure, match=r"the row with key 'first' has .* bytes"):
+        writer(sink, variant).write(Task(0), slow())
 
 
 def limits(broker: KafkaBroker, topic: str, before_ms: int, after_ms: int) -> None:

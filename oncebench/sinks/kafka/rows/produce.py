@@ -113,6 +113,7 @@ def produce_all(
 
     Raises:
         PermanentFailure: the client refuses a row, because it is longer than the topic allows.
+        DeliveryFailed: the broker has refused an earlier row of the transaction, see `flush`.
     """
     sent, repair = 0, addresses.Repair(producer, target.bootstrap_servers)
     for batch in rows:
@@ -125,6 +126,8 @@ def produce_all(
                     producer.poll(0.05)
                     repair.look(reports.acknowledged)
                 except KafkaException as error:
+                    if error.args[0].code() == KafkaError._STATE:  # the broker has refused an earlier row meanwhile
+                        flush(producer, sent + 1, reports, target, task)  # raises why
                     if error.args[0].code() != KafkaError.MSG_SIZE_TOO_LARGE:
                         raise
                     reports.refused(error.args[0], key, value)
