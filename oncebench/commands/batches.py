@@ -15,6 +15,7 @@ from loadgen.session import EVENTS_PER_SESSION
 from oncebench.commands.shared.kafka import kafka_options
 from oncebench.commands.shared.options import (
     MAX_PARTITIONS,
+    MAX_SEED,
     GroupedCommand,
     existing_path,
     keep_option,
@@ -75,6 +76,13 @@ ROWS = 1000  # as many as 5,000 events make
     show_default=True,
     help="Spark tasks per batch.",
 )
+@click.option(
+    "--seed",
+    type=click.IntRange(0, MAX_SEED),
+    default=1,
+    show_default=True,
+    help="Seed of the random order of each round. Give a second series another one.",
+)
 @kafka_options()
 @click.option(
     "--json",
@@ -101,6 +109,7 @@ def batches(
     events: int | None,
     rounds: int,
     partitions: int,
+    seed: int,
     kafka: KafkaAccess | None,
     as_json: bool,
     stored: tuple[Path, ...],
@@ -134,7 +143,7 @@ def batches(
             f"so batches would not have equal sizes. Give --events {fewest} or more, or fewer --partitions",
             exit_code=ExitCode.USAGE,
         )
-    arms, plan = _arms(sinks, only), Plan(rows, events, rounds, partitions)
+    arms, plan = _arms(sinks, only), Plan(rows, events, rounds, partitions, seed)
     refuse([Cell(arm.sink, arm.support.guarantee, arm.support.variant) for arm in arms], kafka)
     results = PUBLISHED if publish else LOCAL
     refuse_unwritable_results(results)
@@ -185,7 +194,7 @@ def _command(sinks: Sequence[str], only: str | None, plan: Plan) -> str:
     """The command line that measures the same configurations with servers of its own."""
     words = ["oncebench", "batches", *(word for sink in sinks for word in ("--sink", sink))]
     words += [] if only is None else ["--only", only]
-    numbers = {**plan.size, "rounds": plan.rounds, "partitions": plan.partitions}
+    numbers = {**plan.size, "rounds": plan.rounds, "partitions": plan.partitions, "seed": plan.seed}
     return shlex.join([*words, *(word for name, number in numbers.items() for word in (f"--{name}", str(number)))])
 
 

@@ -1,14 +1,14 @@
 """Times generated batches under several guarantees: what protocol and sink add to a batch.
 
 Usage: `python -m oncebench.experiments.batches FOLDER`, in a process of its own. FOLDER contains `plan.json` ({"rows",
-"rounds"}) and one pipeline configuration per arm, `arm-*.json`. An arm is one guarantee of one sink. `batches.jsonl`
-gets a line {"round", "arm", "ms", "steps_ms"} for each batch. A plan with "input", a topic, has "events" in place of
-"rows": its batches come from the whole pipeline (`whole_batches`).
+"rounds", "seed"}) and one pipeline configuration per arm, `arm-*.json`. An arm is one guarantee of one sink.
+`batches.jsonl` gets a line {"round", "arm", "ms", "steps_ms"} for each batch. A plan with "input", a topic, has
+"events" in place of "rows": its batches come from the whole pipeline (`whole_batches`).
 
-Promise: all arms run in one process with one Spark, one batch each per round. Each round has a random order. So other
-load of the machine affects all arms alike. The same holds for the work that a batch leaves behind, such as a broker's
-transaction markers. Spark generates the rows at almost no cost. Source, state and Spark's logs are not included: the
-time covers `oncebench.delivery.protocols` with a sink, and the one Spark job that they need.
+Promise: all arms run in one process with one Spark, one batch each per round. Each round has a random order, which the
+seed gives. So other load of the machine affects all arms alike. The same holds for the work that a batch leaves behind,
+such as a broker's transaction markers. Spark generates the rows at almost no cost. Source, state and Spark's logs are
+not included: the time covers `oncebench.delivery.protocols` with a sink, and the one Spark job that they need.
 Failures: a sink refuses to start, or a batch fails. The log ends with the message, and the exit code is 2.
 """
 
@@ -19,7 +19,8 @@ import random
 import sys
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -102,14 +103,14 @@ def run(folder: Path) -> None:
     with short_sockets(next(iter(configs.values()))) as first:
         spark = session(first, {name: value for kind in kinds for name, value in kind.spark.items()})
         arms = {name: Arm(config, spark) for name, config in configs.items()}
-        lines = folder / "batches.jsonl"
+        lines, orders = folder / "batches.jsonl", partial(order_of, seed=plan["seed"])
         try:
             if "input" in plan:
                 config = with_input(first, plan["input"], plan["events"], folder / "checkpoint")
                 deliver = {name: arm.deliver for name, arm in arms.items()}
-                take_turns(spark, config, deliver, order_of, plan["rounds"], plan["suite"], lines)
+                take_turns(spark, config, deliver, orders, plan["rounds"], plan["suite"], lines)
             else:
-                _take_turns(spark, arms, plan, first.partitions, lines)
+                _take_turns(spark, arms, orders, plan, first.partitions, lines)
         except Exception as failure:
             traceback.print_exc()
             raise cause_of(failure) from failure  # while the JVM runs, which holds the texts
@@ -119,21 +120,26 @@ def run(folder: Path) -> None:
             spark.stop()
 
 
-def order_of(names: Sequence[str], number: int) -> list[str]:
-    """Returns the order of the arms in a round.
+def order_of(names: Sequence[str], number: int, seed: int) -> list[str]:
+    """Returns the order of the arms in a round of a series with this seed.
 
     Over many rounds, each arm follows each other arm equally often.
     """
-    return random.Random(number).sample(names, len(names))
+    return random.Random(f"{seed}.{number}").sample(names, len(names))
 
 
 def _take_turns(
-    spark: SparkSession, arms: Mapping[str, Arm], plan: Mapping[str, int], partitions: int, path: Path
+    spark: SparkSession,
+    arms: Mapping[str, Arm],
+    orders: Callable[[Sequence[str], int], list[str]],
+    plan: Mapping[str, int],
+    partitions: int,
+    path: Path,
 ) -> None:
     names = list(arms)
     with LineWriter(path) as lines:
         for number in range(WARM_ROUNDS + plan["rounds"]):
-            for name in order_of(names, number):
+            for name in orders(names, number):
                 rows = generated_rows(spark, plan["rows"], number, partitions)
                 spent, steps = arms[name].deliver(rows, number)
                 lines.append({"round": number - WARM_ROUNDS, "arm": name, "ms": spent, "steps_ms": steps})

@@ -60,13 +60,14 @@ class Plan:
     """What every arm gets: a number of rounds, and in each a batch of `rows` generated rows.
 
     With `events`, a batch has so many events instead, which go through the whole pipeline. `partitions`: tasks of a
-    batch.
+    batch. `seed`: of the arms' order in each round.
     """
 
     rows: int
     events: int | None
     rounds: int
     partitions: int
+    seed: int
 
     @property
     def size(self) -> dict[str, int]:
@@ -91,7 +92,7 @@ def servers_of(lab: Lab) -> dict[str, Any]:
 
 def run(lab: Lab, folder: Path, arms: Sequence[Arm], plan: Plan, interrupted: Callable[[], bool]) -> None:
     """Runs all rounds, or until `interrupted`."""
-    fields: dict[str, Any] = {**plan.size, "rounds": plan.rounds}
+    fields: dict[str, Any] = {**plan.size, "rounds": plan.rounds, "seed": plan.seed}
     if plan.events is not None:
         events = plan.batches(len(arms)) * plan.events
         click.echo(f"{time.strftime('%H:%M:%S')}  sending {events:,} events", err=True)

@@ -79,7 +79,7 @@ def test_a_series_is_stored_and_printed_again(tmp_path: Path, monkeypatch: pytes
     assert again.exit_code == 0, again.stderr
     assert done.stdout in again.stdout
     assert (
-        "`oncebench batches --sink files-jsonl --only acknowledged --rows 1000 --rounds 4 --partitions 2`"
+        "`oncebench batches --sink files-jsonl --only acknowledged --rows 1000 --rounds 4 --partitions 2 --seed 1`"
         in again.stdout
     )
 

@@ -22,7 +22,7 @@ ROUNDS = 400
 
 
 def test_each_arm_runs_once_per_round_and_follows_each_other_equally_often() -> None:
-    rounds = [order_of(ARMS, number) for number in range(ROUNDS)]
+    rounds = [order_of(ARMS, number, 1) for number in range(ROUNDS)]
     assert all(sorted(order) == sorted(ARMS) for order in rounds)
     followed = Counter(pairwise(arm for order in rounds for arm in order))
     others = [followed[before, arm] for before in ARMS for arm in ARMS if before != arm]
@@ -33,7 +33,12 @@ def test_each_arm_runs_once_per_round_and_follows_each_other_equally_often() -> 
 
 
 def test_the_order_of_a_round_is_always_the_same() -> None:
-    assert order_of(ARMS, 7) == order_of(ARMS, 7)
+    assert order_of(ARMS, 7, 1) == order_of(ARMS, 7, 1)
+
+
+def test_each_seed_gives_other_orders() -> None:
+    one, two = ([order_of(ARMS, number, seed) for number in range(ROUNDS)] for seed in (1, 2))
+    assert sum(a == b for a, b in zip(one, two, strict=True)) < ROUNDS / 20  # one of 120 orders is expected to agree
 
 
 def test_a_failed_query_ends_with_its_cause_and_not_with_spark_s_plan(
@@ -46,7 +51,7 @@ def test_a_failed_query_ends_with_its_cause_and_not_with_spark_s_plan(
     def fail(*_: Any) -> None:
         raise RuntimeError("[STREAM_FAILED]\noncebench.delivery.errors.DeliveryFailed: no broker\n +- LocalRelation")
 
-    (tmp_path / "plan.json").write_text('{"input": "in", "events": 1, "rounds": 1, "suite": 1}')
+    (tmp_path / "plan.json").write_text('{"input": "in", "events": 1, "rounds": 1, "suite": 1, "seed": 1}')
     (tmp_path / "arm-kafka.json").touch()
     for name, fake in {"short_sockets": sockets, "session": MagicMock(), "Arm": MagicMock(), "with_input": MagicMock(),
                        "read_config": lambda _: SimpleNamespace(sink="kafka"), "take_turns": fail}.items():  # fmt: skip
