@@ -11,9 +11,9 @@ removes tombstones and sessions that never end from the state. Time is the time 
 Spark's offset log, also as the watermark that fires the timer, so a replay decides the same.
 
 A session leaves the state when batches were planned for at least `timeout_ms` without an event of it. The watermark may
-jump, after an outage for example. Therefore the first timer only notes the watermark, and the next one removes the
-session if the watermark has advanced by `timeout_ms` since. A session that was just seen never expires, whatever the
-age of its events or of another partition's.
+jump, after an outage for example. Therefore the first timer only starts the second, which fires when the watermark has
+advanced by `timeout_ms` since. The second removes the session if no batch has seen it in that time. A session that was
+just seen never expires, whatever the age of its events or of another partition's.
 
 What can go wrong: an event that comes more than `timeout_ms` after its session may be taken for a new session. It is
 rejected as `never-ended` when its own timer fires.
@@ -50,10 +50,28 @@ OUTPUT_SCHEMA = (
     "session_key string, ended_at bigint, totals array<bigint>, checksums array<bigint>, "
     "reason string, source_partition int, source_offset bigint, key binary, value binary"
 )
-# `last_ms`: the time when the session was last seen. Below zero: minus the watermark since which it was not seen. The
-# sign keeps the form of the state, so that earlier checkpoints continue.
+# `last_ms`: the time when the session was last seen. In a checkpoint of an earlier version it may be below zero: the
+# session was not seen since.
 STATE_SCHEMA = "finished boolean, last_ms long, arrived int, ended_at long, values array<int>"
 _Output = Row(*(field.split()[0] for field in OUTPUT_SCHEMA.split(", ")))
+
+
+def first_timer(time_ms: int) -> int:
+    """Returns the time of a session's first timer: this time, or the next one if it is odd.
+
+    The time says which timer has fired. So the first one needs no look at the state, and does not change it.
+    """
+    return time_ms + time_ms % 2
+
+
+def second_timer(time_ms: int) -> int:
+    """Returns the time of a session's second timer: this time, or the next one if it is even."""
+    return time_ms | 1
+
+
+def is_second(time_ms: int) -> bool:
+    """Whether this is the time of a second timer."""
+    return time_ms % 2 == 1
 
 
 def finished_session(session_key: str, values: list[int], ended_at: int) -> Row:
@@ -128,25 +146,24 @@ class Sessions(StatefulProcessor):
                 yield finished_session(key.decode("utf-8"), values, ended_at)
                 values = []
         if known is None:
-            self.handle.registerTimer(last_ms + self.timeout_ms)
+            self.handle.registerTimer(first_timer(last_ms + self.timeout_ms))
         self.session.update((finished, last_ms, arrived, ended_at, values))
 
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: ARG002
-        """Removes a tombstone or an unfinished session that was not seen since the previous timer.
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
+        """Removes a tombstone or an unfinished session that was not seen since its first timer.
 
         Rejects the unfinished session.
         """
+        expired_ms, now_ms = expiredTimerInfo.getExpiryTimeInMs(), timerValues.getCurrentWatermarkInMs()
+        if not is_second(expired_ms):
+            self.handle.registerTimer(second_timer(now_ms + self.timeout_ms))
+            return
         known = self.session.get()
         if known is None:
             return
-        finished, last_ms, arrived, ended_at, values = known
-        now_ms = timerValues.getCurrentWatermarkInMs()
-        if last_ms >= now_ms:  # seen in this batch
-            self.handle.registerTimer(last_ms + self.timeout_ms)
-            return
-        if last_ms >= 0:
-            self.session.update((finished, -now_ms, arrived, ended_at, list(values)))
-            self.handle.registerTimer(now_ms + self.timeout_ms)
+        finished, last_ms, _, _, values = known
+        if last_ms >= expired_ms - self.timeout_ms:  # seen since the first timer
+            self.handle.registerTimer(second_timer(now_ms + self.timeout_ms))
             return
         self.session.clear()
         if not finished:

@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo
 
 from pipeline.events import AFTER_END, LAST_SEQ, NEVER_ENDED, REPEATED_SEQ, check
 from pipeline.packing import pack
@@ -199,7 +201,8 @@ class Session(Held):
     def expire(self) -> list[Any]:
         due = [timer for timer in self.timers if timer <= self.watermark_ms]
         self.timers = [timer for timer in self.timers if timer > self.watermark_ms]
-        return [row for _ in due for row in self.operator.handleExpiredTimer((b"a",), self, None)]
+        infos = [ExpiredTimerInfo(timer) for timer in due]
+        return [row for info in infos for row in self.operator.handleExpiredTimer((b"a",), self, info)]
 
 
 def test_a_session_that_was_just_seen_survives_any_jump_of_the_watermark() -> None:
@@ -227,18 +230,34 @@ def test_a_session_that_was_not_seen_for_the_timeout_is_rejected_with_its_values
     a.sees(0, 100)
     a.sees(3, 200)
     assert not a.passes(200 + TIMEOUT_MS)
-    (rejected,) = a.passes(200 + 2 * TIMEOUT_MS)
+    (rejected,) = a.passes(200 + 2 * TIMEOUT_MS + 1)  # a second timer has an odd time
     assert plain(rejected) == (NEVER_ENDED, None, None, b"a", b'{"values": {"0": 7, "3": 7}}')
     assert a.value is None
     assert not a.timers
 
 
-def test_the_state_of_an_earlier_checkpoint_is_continued() -> None:
-    a = Session()  # an earlier version kept the time of the session's newest event, and a timer of that time
-    a.value, a.timers = (False, 5000, 1, 0, [7, *[-1] * 99]), [5000 + TIMEOUT_MS]
-    assert not a.passes(10**9)
-    (rejected,) = a.passes(10**9 + TIMEOUT_MS)
+@pytest.mark.parametrize("last_ms", [5000, 5001, -5000, -5001])
+def test_the_state_of_an_earlier_checkpoint_is_continued(last_ms: int) -> None:
+    a = Session()  # earlier versions had one timer for all; below zero, it was the second one
+    a.value, a.timers = (False, last_ms, 1, 0, [7, *[-1] * 99]), [abs(last_ms) + TIMEOUT_MS]
+    made = [row for passed in range(3) for row in a.passes(10**9 + passed * (TIMEOUT_MS + 1))]
+    (rejected,) = made
     assert plain(rejected)[4] == b'{"values": {"0": 7}}'
+    assert not a.timers
+
+
+@pytest.mark.parametrize("start_ms", [100, 101])
+def test_no_session_leaves_before_the_timeout_or_after_twice_the_timeout(start_ms: int) -> None:
+    for pause in range(1, 3 * TIMEOUT_MS, 97):
+        a = Session()
+        a.sees(0, start_ms)
+        last_ms = start_ms
+        if pause < TIMEOUT_MS:
+            a.passes(start_ms + pause)
+            last_ms = start_ms + pause
+            a.sees(1, last_ms)
+        left_ms = next(at for at in range(last_ms, last_ms + 4 * TIMEOUT_MS) if a.passes(at))
+        assert TIMEOUT_MS <= left_ms - last_ms <= 2 * TIMEOUT_MS + 2, (start_ms, pause)
 
 
 def test_the_events_of_a_session_in_a_record_batch_are_one_row() -> None:
