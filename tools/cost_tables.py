@@ -30,7 +30,7 @@ KILLED = ("sink", "guarantee, variant", "verdict", "rows lost", "rows duplicated
 
 
 def flat_out() -> str:
-    """Time and CPU of batches in turns: the newest series."""
+    """Time and CPU of batches in turns: the newest version, all its series together."""
     return whole_table(whole(series_in(RESULTS))[-1].lines)
 
 

@@ -14,13 +14,15 @@ _NAMES, _ORDER = (0, 1, 2), (6, 8, 3, 4, 5, 7)
 
 
 def as_json(all_series: Sequence[BatchSeries]) -> list[dict[str, Any]]:
-    """A table per series, the newest first; rows begin with sink, guarantee and variant."""
+    """A table per size of batch, machine and version, the newest first.
+
+    Rows begin with sink, guarantee and variant.
+    """
     return [
         {
             "machine": series.place,
             "commit": series.about["environment"]["commit"] or "unknown",
-            "command": series.about["command"],
-            "file": f"{FOLDER}/{series.about['series']}.jsonl",
+            "files": [[f"{FOLDER}/{about['series']}.jsonl", about["command"]] for about in series.abouts],
             "headings": [WHOLE[at] for at in _ORDER],
             "rows": [[row[at] for at in (*_NAMES, *_ORDER)] for row in whole_rows(series.lines)],
         }

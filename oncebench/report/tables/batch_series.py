@@ -59,10 +59,22 @@ class _WholeBatch(_Batch):
 
 @dataclass(frozen=True)
 class BatchSeries:
-    """Where a series comes from, and its batches."""
+    """Where a series comes from, and its batches.
+
+    Attributes:
+        about: the first line of its file.
+        lines: the others.
+        merged: the first lines of all its files, if it was merged from several series (`merged`).
+    """
 
     about: Mapping[str, Any]
     lines: Sequence[Mapping[str, Any]]
+    merged: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def abouts(self) -> tuple[Mapping[str, Any], ...]:
+        """The first line of each of its files."""
+        return self.merged or (self.about,)
 
     @property
     def is_whole(self) -> bool:
@@ -136,6 +148,29 @@ def _require_sound(about: Mapping[str, Any], lines: Sequence[Mapping[str, Any]],
                 "damaged: take it from a sound copy"
             )
         found.add(batch)
+
+
+def merged(all_series: Sequence[BatchSeries]) -> list[BatchSeries]:
+    """Merges the series of equal batches of one version on one machine with the same servers.
+
+    More rounds give narrower intervals. A round keeps its batches, so each ratio stays within its round.
+    """
+    found: dict[tuple[str, ...], list[BatchSeries]] = {}
+    for series in all_series:
+        size = (str(series.about.get(name)) for name in ("events", "rows", "partitions"))
+        found.setdefault((*size, series.place, str(series.about["environment"]["commit"])), []).append(series)
+    return [_merged(same) for same in found.values()]
+
+
+def _merged(same: Sequence[BatchSeries]) -> BatchSeries:
+    if len(same) == 1:
+        return same[0]
+    ordered = sorted(same, key=lambda series: str(series.about["series"]))
+    lines: list[Mapping[str, Any]] = []
+    for series in ordered:
+        first = 1 + max((int(line["round"]) for line in lines), default=-1)
+        lines += [{**line, "round": first + line["round"]} for line in series.lines]
+    return BatchSeries(ordered[-1].about, lines, tuple(series.about for series in ordered))
 
 
 def series_in(folder: Path) -> list[BatchSeries]:

@@ -80,7 +80,10 @@ def is_of_series(report: Report) -> bool:
 
 
 def by_place(reports: Iterable[Report]) -> dict[str, list[Report]]:
-    """The reports that count, by the machine and the version that they ran on, in words."""
+    """The reports that count, by the machine and the version that they ran on, in words.
+
+    The last ones come first.
+    """
     found: dict[str, list[Report]] = {}
     for report in reports:
         if not report.get("interrupted"):
@@ -88,7 +91,7 @@ def by_place(reports: Iterable[Report]) -> dict[str, list[Report]]:
             cores, cpu = facts.get("cores") or "unknown", facts.get("cpu") or "of unknown kind"
             version = facts.get("commit") or "unknown"
             found.setdefault(f"{cores} cores, {cpu}, version {version}", []).append(report)
-    return found
+    return dict(reversed(found.items()))
 
 
 def headings(reports: Sequence[Report]) -> tuple[str, ...]:

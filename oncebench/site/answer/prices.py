@@ -2,9 +2,10 @@
 
 They come from series of `oncebench batches --events`.
 Promise: pure functions. In such a series all guarantees take turns in one process, so its intervals are far narrower
-than those of runs. One series counts for all sinks: the one in which most sinks have a ratio under exactly-once with an
-interval, and of equal ones the newest. So an interrupted or a small series does not replace a full one. As in
-`oncebench.report.comparisons.paired`, a single round has no ratio.
+than those of runs. Series of equal batches of one version on one machine are merged. One of them counts for all sinks:
+the one in which most sinks have a ratio under exactly-once with an interval, and of equal ones the newest. So an
+interrupted or a small series does not replace a full one. As in `oncebench.report.comparisons.paired`, a single round
+has no ratio.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from oncebench.delivery.contract import EXACTLY_ONCE
 from oncebench.report.comparisons.paired import FEWEST_COMPARED, Difference, median_interval
 from oncebench.report.configuration import Configuration
-from oncebench.report.tables.batch_series import BatchSeries
+from oncebench.report.tables.batch_series import BatchSeries, merged
 from oncebench.report.tables.batches import are_comparable, baseline, by_arm, parts, ratio_of
 
 
@@ -40,9 +41,9 @@ def prices_of(all_series: Sequence[BatchSeries]) -> dict[Configuration, dict[str
 
 def counting(all_series: Sequence[BatchSeries]) -> BatchSeries | None:
     """The series whose prices count; None if no series compares exactly-once with at-least-once."""
-    counts = {id(series): _sinks(series) for series in all_series if series.is_whole}
-    found = [series for series in whole(all_series) if any(counts[id(series)])]
-    return max(reversed(found), key=lambda series: counts[id(series)], default=None)  # the newest of equal ones
+    found = [(_sinks(series), series) for series in reversed(whole(all_series))]
+    counted = [(sinks, series) for sinks, series in found if any(sinks)]
+    return max(counted, key=lambda each: each[0], default=(None, None))[1]  # the newest of equal ones
 
 
 def load_of(all_series: Sequence[BatchSeries], machine: str | None = None) -> str | None:
@@ -54,7 +55,8 @@ def load_of(all_series: Sequence[BatchSeries], machine: str | None = None) -> st
     if series is None:
         return None
     rounds = len(set().union(*by_arm(series.lines).values()))
-    load = f"flat out in batches of {int(series.about['events']):,} events, {rounds} rounds in one process"
+    processes = f"{len(series.merged)} processes" if series.merged else "one process"
+    load = f"flat out in batches of {int(series.about['events']):,} events, {rounds} rounds in {processes}"
     where = series.machine if series.machine != machine else None
     return ", ".join(filter(None, (load, where, *series.servers)))
 
@@ -91,8 +93,12 @@ def _ratio(values: Mapping[str, Mapping[int, float]], arm: str, base: str) -> Di
 
 
 def whole(all_series: Sequence[BatchSeries]) -> list[BatchSeries]:
-    """The series of the whole pipeline, oldest first."""
-    return sorted((series for series in all_series if series.is_whole), key=lambda series: str(series.about["series"]))
+    """The series of the whole pipeline, oldest first.
+
+    Those of equal batches, machine and version are merged.
+    """
+    found = merged([series for series in all_series if series.is_whole])
+    return sorted(found, key=lambda series: str(series.about["series"]))
 
 
 def _per_million_s(times_ms: Iterable[float], events: int) -> Difference:

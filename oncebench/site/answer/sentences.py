@@ -51,7 +51,7 @@ def of_engines(others: Sequence[Report]) -> str:
     Empty with fewer than two engines, which is often so. Runs of different machines or versions are not compared: the
     newest series counts.
     """
-    (reports,) = list(by_place(others).values())[-1:] or [[]]
+    (reports,) = list(by_place(others).values())[:1] or [[]]
     found = cpu_of_exactly_once(reports)
     if len(found) < 2:
         return ""

@@ -1,4 +1,4 @@
-// What each guarantee costs flat out: a table per series. Without a series the part is not on the page.
+// What each guarantee costs flat out: a table per machine and version. Without a series the part is not on the page.
 
 function showFlatOut() {
   if (!DATA.flat_out.length) return $("flat-out").remove();
@@ -14,13 +14,9 @@ function showFlatOut() {
         ]),
         { sticky: 1, numeric: one.headings.map((_, at) => at + 1), kind: "engines" },
       ),
-      el(
-        "p",
-        { class: "hint" },
-        `oncebench at commit ${one.commit}. Batches: `,
-        el("a", { href: one.file }, one.file),
-        ". Command: ",
-        el("code", {}, one.command),
+      el("p", { class: "hint" }, `oncebench at commit ${one.commit}. Series that count together: ${one.files.length}.`),
+      ...one.files.map(([file, command]) =>
+        el("p", { class: "hint" }, "Batches: ", el("a", { href: file }, file), ". Command: ", el("code", {}, command)),
       ),
     ]),
   );

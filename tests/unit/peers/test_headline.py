@@ -146,7 +146,7 @@ def test_stored_reports_are_printed_without_a_run(tmp_path: Path) -> None:
 def test_a_page_states_the_rounds_of_the_published_series_and_has_its_figures(page: str, heading: str) -> None:
     text = (ROOT / page).read_text()
     section = text[text.index(heading) :].split("\n## ")[0]
-    reports = [each.report for each in engines_in(ROOT / "results")]
+    reports, *_ = engines.by_place(each.report for each in engines_in(ROOT / "results")).values()
     runs = Counter((engines.load_of(each), engines.engine_of(each), *configuration_of(each)) for each in reports)
     single = set(runs.values()) == {1}
     assert ("One round" in section, single and "%" in section) == (single, False)  # one round bears no percentage

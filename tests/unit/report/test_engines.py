@@ -126,7 +126,7 @@ def test_only_kills_that_happened_count() -> None:
 def test_each_machine_and_each_version_has_a_table_of_its_own(other: dict[str, Any], place: str) -> None:
     environments = [{"cores": 2, "cpu": "A", "commit": "c1"}, {"cores": 2, **other}]
     reports = [report(STEADY, environment=each) for each in environments]
-    assert list(by_place(reports)) == ["2 cores, A, version c1", place]
+    assert list(by_place(reports)) == [place, "2 cores, A, version c1"], "the last ones come first"
     assert markdown(reports).count("exactly-once, two-phase") == 2
 
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+import pytest
+
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 from oncebench.delivery.failpoints import POINTS
 from oncebench.report.comparisons.paired import Difference
@@ -213,7 +215,7 @@ def test_the_first_screen_compares_the_processor_time_of_engines() -> None:
 def test_prices_of_batches_in_turns_replace_those_of_runs() -> None:
     runs = series("a", rate="max")
     (of_runs,) = answers(runs)
-    batches = [batch_series("batches-1", [1.5] * 6), batch_series("batches-2", [1.1] * 6)]
+    batches = [batch_series("batches-1", [1.5] * 6, events=1000), batch_series("batches-2", [1.1] * 6)]
     (only,) = answers_of(runs, matrix_of(runs), configurations_of(runs), batches)
     price = only.costs["s_per_million"]
     assert of_runs.costs["s_per_million"] != price
@@ -274,10 +276,32 @@ def test_prices_of_runs_are_not_mixed_with_those_of_batches() -> None:
 
 
 def test_an_interrupted_series_does_not_replace_the_prices_of_a_full_one() -> None:
-    full, interrupted = batch_series("batches-1", [1.5] * 6), batch_series("batches-2", [1.1] * 3)
+    full, interrupted = batch_series("batches-1", [1.5] * 6), batch_series("batches-2", [1.1] * 3, events=1000)
     (price,) = prices_of([full, interrupted]).values()
     assert price["s_per_million"].ratio is not None
     assert len(price["s_per_million"].ratio.rounds) == 6
+
+
+def test_two_series_of_one_version_and_machine_count_together() -> None:
+    one, two = batch_series("batches-1", [1.0, 1.1, 1.2]), batch_series("batches-2", [1.3, 1.4, 1.5])
+    (price,) = prices_of([two, one]).values()
+    assert price["s_per_million"].ratio is not None
+    assert [round(each, 6) for each in price["s_per_million"].ratio.rounds] == [1.0, 1.1, 1.2, 1.3, 1.4, 1.5]
+    assert load_of([two, one]) == (
+        "flat out in batches of 50,000 events, 6 rounds in 2 processes, a processor, 2 cores"
+    )
+    (table,) = flat_out.as_json([two, one])
+    assert [file for file, _ in table["files"]] == ["batches/batches-1.jsonl", "batches/batches-2.jsonl"]
+
+
+@pytest.mark.parametrize("other", [{"commit": "def"}, {"cpu": "another"}])
+def test_series_of_another_version_or_machine_are_not_merged(other: dict[str, str]) -> None:
+    one, two = batch_series("batches-1", [1.0] * 6), batch_series("batches-2", [1.5] * 6)
+    two = BatchSeries({**two.about, "environment": {**two.about["environment"], **other}}, two.lines)
+    (price,) = prices_of([one, two]).values()
+    assert price["s_per_million"].ratio is not None
+    assert set(price["s_per_million"].ratio.rounds) == {1.5}
+    assert len(flat_out.as_json([one, two])) == 2
 
 
 def test_a_single_round_of_batches_has_no_ratio_and_replaces_no_price() -> None:

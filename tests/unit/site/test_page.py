@@ -322,7 +322,7 @@ def test_publishing_into_a_clone_prints_how_to_undo_it(
 
 def test_page_has_the_batches_in_turns_with_their_file_and_command() -> None:
     (shown,) = data_of(stored(some()), series=[batch_series("batches-1", [1.1] * 6)])["flat_out"]
-    assert (shown["file"], shown["command"]) == ("batches/batches-1.jsonl", "oncebench batches")
+    assert shown["files"] == [["batches/batches-1.jsonl", "oncebench batches"]]
     assert [row[:3] for row in shown["rows"]] == [
         ["kafka", "at-least-once", "acknowledged"], ["kafka", "exactly-once", "two-phase"],
     ]  # fmt: skip
