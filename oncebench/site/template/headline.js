@@ -1,4 +1,4 @@
-// The first screen: the answer, a table by sink, and a chart of the cost against what it buys.
+// The first screen: the answer, a table by sink, and a chart of the cost against what it buys. Then the other findings.
 
 const HEADLINE = DATA.headline;
 const NOT_MEASURED = "not measured";
@@ -7,7 +7,8 @@ const NO_RATIO = "no ratio";
 function showHeadline() {
   const [first, ...rest] = HEADLINE.sentences;
   put("subject", HEADLINE.subject);
-  put("answer", first ? el("strong", {}, first) : null, rest.length ? ` ${rest.join(" ")}` : null, ...enginesLink());
+  put("answer", first ? el("strong", {}, first) : null);
+  put("findings", [...rest, ...enginesLink()].map((finding) => el("li", {}, finding)));
   put("headline", HEADLINE.rows.length ? headlineTable() : null);
   put("headline-note", HEADLINE.rows.length ? headlineNote() : null);
   showHeadlineChart();
@@ -17,10 +18,8 @@ function showHeadline() {
 function enginesLink() {
   const part = $("engines");
   if (!DATA.engines.length) return [];
-  return [
-    ` ${HEADLINE.engines} `,
-    el("a", { href: "#engines", click: (event) => goTo(event, part) }, part.querySelector("h2").textContent),
-  ];
+  const link = el("a", { href: "#engines", click: (event) => goTo(event, part) }, part.querySelector("h2").textContent);
+  return [[HEADLINE.engines, " ", link]];
 }
 
 function headlineTable() {
@@ -64,8 +63,8 @@ function headlineTable() {
 const cellOf = (kind, main, ...small) =>
   el("td", { class: kind }, main, el("span", { class: "size" }, small.length ? small : " "));
 
-// In a narrow column the long word may break.
-const notMeasured = () => el("span", { class: "none" }, "not mea", el("wbr"), "sured");
+// A narrow column has no room for the long word.
+const notMeasured = () => [el("span", { class: "none wide" }, NOT_MEASURED), el("span", { class: "none narrow" }, "-")];
 
 function latencyCell(row) {
   const [p50, p99] = [row.costs.p50_ms, row.costs.p99_ms];
@@ -113,7 +112,7 @@ function killsCell(kills) {
     ),
     what ? el("span", { class: "narrow" }, what.replace("duplicated", "dupl."), " ") : null,
     points < all
-      ? [`in ${many(count, "kill")}`, el("span", { class: "wide" }, `, ${points} of ${all} points`)]
+      ? [`in ${many(count, "kill")}`, el("span", { class: "wide" }, `, at ${points} of ${all} points`)]
       : el("span", { class: "wide" }, `in ${many(count, "kill")}`),
   );
 }
@@ -124,9 +123,11 @@ function headlineNote() {
     "p",
     { class: "note" },
     "Lower is better; 1× is at-least-once into the same sink. Below a ratio: its 95 % interval. ~: the interval ",
-    "includes 1×, so there is no clear difference. A letter: another machine, which contradicts it. ",
+    "includes 1×, so there is no clear difference. ",
+    HEADLINE.rows.some((row) => row.elsewhere.length) ? "A letter: another machine, which contradicts it. " : null,
     "A ratio is the median of the rounds' ratios, so not always the ratio of two medians. ",
     el("span", { class: "narrow" }, "vs: the latency of at-least-once. "),
+    "A bar gives each failpoint the same weight, so it is not the table's rows divided by its kills. ",
     `Latency: ${HEADLINE.load || NOT_MEASURED}. `,
     price ? `Time and CPU: ${price}.` : null,
   );

@@ -28,6 +28,7 @@ def test_every_part_is_drawn_and_only_the_data_is_requested(page: Page, address:
         "answer",
         "headline",
         "headline-chart",
+        "findings",
         "filters",
         "matrix",
         "costs",
