@@ -153,10 +153,11 @@ def _require_sound(about: Mapping[str, Any], lines: Sequence[Mapping[str, Any]],
 def merged(all_series: Sequence[BatchSeries]) -> list[BatchSeries]:
     """Merges the series of equal batches of one version on one machine with the same servers.
 
-    More rounds give narrower intervals. A round keeps its batches, so each ratio stays within its round.
+    More rounds give narrower intervals. A round keeps its batches, so each ratio stays within its round. A copy of a
+    series does not count again.
     """
     found: dict[tuple[str, ...], list[BatchSeries]] = {}
-    for series in all_series:
+    for series in {str(each.about["series"]): each for each in all_series}.values():
         size = (str(series.about.get(name)) for name in ("events", "rows", "partitions"))
         found.setdefault((*size, series.place, str(series.about["environment"]["commit"])), []).append(series)
     return [_merged(same) for same in found.values()]

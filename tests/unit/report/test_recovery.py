@@ -119,6 +119,13 @@ def test_the_pause_between_priming_and_load_is_not_a_gap() -> None:
     assert of_run([], [], observed(primed, loaded_us=4 * S)) == Recovery()
 
 
+def test_a_fault_before_the_first_row_of_the_load_leaves_the_longest_gap() -> None:
+    run = observed({9 * S: 100_000, **rows(14 * S, 15 * S, latency=200_000)}, loaded_us=9 * S)
+    found = recoveries([fault()], run)
+    assert found[0].longest_gap == 4000.0
+    assert of_run([fault()], found, run).longest_gap == 4000.0
+
+
 def test_a_random_kill_is_detected_at_once() -> None:
     kills = [fault(FAULT, None, "random:kill"), fault(FAULT + 27 * S, 9, "random:kill")]
     events = [(kill["t_us"], "random-kill") for kill in kills]

@@ -294,6 +294,13 @@ def test_two_series_of_one_version_and_machine_count_together() -> None:
     assert [file for file, _ in table["files"]] == ["batches/batches-1.jsonl", "batches/batches-2.jsonl"]
 
 
+def test_a_copy_of_a_series_does_not_count_again() -> None:
+    one = batch_series("batches-1", [1.0, 1.1, 1.2])
+    (price,) = prices_of([one, one]).values()
+    assert price["s_per_million"].ratio is not None
+    assert len(price["s_per_million"].ratio.rounds) == 3
+
+
 @pytest.mark.parametrize("other", [{"commit": "def"}, {"cpu": "another"}])
 def test_series_of_another_version_or_machine_are_not_merged(other: dict[str, str]) -> None:
     one, two = batch_series("batches-1", [1.0] * 6), batch_series("batches-2", [1.5] * 6)
