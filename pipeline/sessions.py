@@ -50,22 +50,22 @@ OUTPUT_SCHEMA = (
     "session_key string, ended_at bigint, totals array<bigint>, checksums array<bigint>, "
     "reason string, source_partition int, source_offset bigint, key binary, value binary"
 )
-# `last_ms`: the time when the session was last seen. In a checkpoint of an earlier version it may be below zero: the
-# session was not seen since.
+# `last_ms`: the time when the session was last seen. A checkpoint of an earlier version may contain a value below zero,
+# for a session that was not seen since its first timer fired.
 STATE_SCHEMA = "finished boolean, last_ms long, arrived int, ended_at long, values array<int>"
 _Output = Row(*(field.split()[0] for field in OUTPUT_SCHEMA.split(", ")))
 
 
 def first_timer(time_ms: int) -> int:
-    """Returns the time of a session's first timer: this time, or the next one if it is odd.
+    """Returns an even time for a session's first timer: this time, or the next millisecond.
 
-    The time says which timer has fired. So the first one needs no look at the state, and does not change it.
+    An even time marks a first timer, an odd one a second timer. So the first one does not read or change the state.
     """
     return time_ms + time_ms % 2
 
 
 def second_timer(time_ms: int) -> int:
-    """Returns the time of a session's second timer: this time, or the next one if it is even."""
+    """Returns an odd time for a session's second timer: this time, or the next millisecond."""
     return time_ms | 1
 
 

@@ -5,8 +5,8 @@ Usage: `python -m oncebench.experiments.batches FOLDER`, in a process of its own
 `batches.jsonl` gets a line {"round", "arm", "ms", "steps_ms"} for each batch. A plan with "input", a topic, has
 "events" in place of "rows": its batches come from the whole pipeline (`whole_batches`).
 
-Promise: all arms run in one process with one Spark, one batch each per round. Each round has a random order, which the
-seed gives. So other load of the machine affects all arms alike. The same holds for the work that a batch leaves behind,
+Promise: all arms run in one process with one Spark, one batch each per round. The seed determines the random order of
+each round. So other load of the machine affects all arms alike. The same holds for the work that a batch leaves behind,
 such as a broker's transaction markers. Spark generates the rows at almost no cost. Source, state and Spark's logs are
 not included: the time covers `oncebench.delivery.protocols` with a sink, and the one Spark job that they need.
 Failures: a sink refuses to start, or a batch fails. The log ends with the message, and the exit code is 2.

@@ -57,10 +57,10 @@ class Arm:
 
 @dataclass(frozen=True)
 class Plan:
-    """What every arm gets: a number of rounds, and in each a batch of `rows` generated rows.
+    """The plan of every arm: a number of rounds, and in each a batch of `rows` generated rows.
 
-    With `events`, a batch has so many events instead, which go through the whole pipeline. `partitions`: tasks of a
-    batch. `seed`: of the arms' order in each round.
+    With `events`, a batch has this number of events instead, which go through the whole pipeline. `partitions`: tasks
+    of a batch. `seed`: seed of the random order of the arms in each round.
     """
 
     rows: int

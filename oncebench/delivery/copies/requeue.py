@@ -267,7 +267,7 @@ class Requeue:
                 for partition, following in {**self._to_record, **reached}.items():
                     self._record_mark(producer, partition, following, reports)
             except KafkaException as error:
-                # An earlier record was refused meanwhile. The reports say which, or the next call to Kafka says why.
+                # An earlier record was refused meanwhile. The reports have it, or the next call to Kafka raises.
                 if error.args[0].code() != KafkaError._STATE:
                     raise
             deadline = time.monotonic() + LIMIT_S

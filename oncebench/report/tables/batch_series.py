@@ -64,7 +64,7 @@ class BatchSeries:
     Attributes:
         about: the first line of its file.
         lines: the others.
-        merged: the first lines of all its files, if it was merged from several series (`merged`).
+        merged: the first lines of all its files if `merged` made it of several series, else empty.
     """
 
     about: Mapping[str, Any]
@@ -151,7 +151,7 @@ def _require_sound(about: Mapping[str, Any], lines: Sequence[Mapping[str, Any]],
 
 
 def merged(all_series: Sequence[BatchSeries]) -> list[BatchSeries]:
-    """Merges the series of equal batches of one version on one machine with the same servers.
+    """Merges the series with the same size of batch, machine, servers and version.
 
     More rounds give narrower intervals. A round keeps its batches, so each ratio stays within its round. A copy of a
     series does not count again.

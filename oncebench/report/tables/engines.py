@@ -82,7 +82,7 @@ def is_of_series(report: Report) -> bool:
 def by_place(reports: Iterable[Report]) -> dict[str, list[Report]]:
     """The reports that count, by the machine and the version that they ran on, in words.
 
-    The last ones come first.
+    Expects the oldest reports first. The newest machine and version come first.
     """
     found: dict[str, list[Report]] = {}
     for report in reports:

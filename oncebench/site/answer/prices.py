@@ -2,10 +2,10 @@
 
 They come from series of `oncebench batches --events`.
 Promise: pure functions. In such a series all guarantees take turns in one process, so its intervals are far narrower
-than those of runs. Series of equal batches of one version on one machine are merged. One of them counts for all sinks:
-the one in which most sinks have a ratio under exactly-once with an interval, and of equal ones the newest. So an
-interrupted or a small series does not replace a full one. As in `oncebench.report.comparisons.paired`, a single round
-has no ratio.
+than those of runs. Series with the same size of batch, machine and version are merged. One merged series counts for all
+sinks: the series in which most sinks have a ratio under exactly-once with an interval, and of equal ones the newest. So
+an interrupted or a small series does not replace a full one. As in `oncebench.report.comparisons.paired`, a single
+round has no ratio.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _ratio(values: Mapping[str, Mapping[int, float]], arm: str, base: str) -> Di
 def whole(all_series: Sequence[BatchSeries]) -> list[BatchSeries]:
     """The series of the whole pipeline, oldest first.
 
-    Those of equal batches, machine and version are merged.
+    Series with the same size of batch, machine and version are merged.
     """
     found = merged([series for series in all_series if series.is_whole])
     return sorted(found, key=lambda series: str(series.about["series"]))

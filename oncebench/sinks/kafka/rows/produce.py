@@ -127,7 +127,7 @@ def produce_all(
                     repair.look(reports.acknowledged)
                 except KafkaException as error:
                     if error.args[0].code() == KafkaError._STATE:  # the broker has refused an earlier row meanwhile
-                        flush(producer, sent + 1, reports, target, task)  # raises why
+                        flush(producer, sent + 1, reports, target, task)  # raises the reason
                     if error.args[0].code() != KafkaError.MSG_SIZE_TOO_LARGE:
                         raise
                     reports.refused(error.args[0], key, value)
