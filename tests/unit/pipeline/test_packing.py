@@ -236,6 +236,16 @@ def test_a_session_that_was_not_seen_for_the_timeout_is_rejected_with_its_values
     assert not a.timers
 
 
+@pytest.mark.parametrize("start_ms", [100, 101])
+def test_the_first_timer_of_a_session_does_not_use_the_state(start_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    a = Session()
+    a.sees(0, start_ms)
+    for name in ("get", "update", "clear"):
+        monkeypatch.setattr(a, name, lambda *_: pytest.fail("the state is used"))
+    assert not a.passes(start_ms + TIMEOUT_MS + 1)
+    assert len(a.timers) == 1
+
+
 @pytest.mark.parametrize("last_ms", [5000, 5001, -5000, -5001])
 def test_the_state_of_an_earlier_checkpoint_is_continued(last_ms: int) -> None:
     a = Session()  # earlier versions had one timer for all; below zero, it was the second one
