@@ -115,6 +115,28 @@ def test_a_reordered_session_comes_with_its_first_row_that_is_too_early() -> Non
     )
 
 
+def test_a_scattered_session_comes_with_its_first_row_in_two_partitions() -> None:
+    rows = changed(r27=replace(WORLD.rows[27], partition=0), r65=replace(WORLD.rows[65], partition=0))
+    assert found("SCAT", rows).examples == (
+        {"session_key": KEY, "rows": [[0, 30], [1, 0]], "input": [[1, 297]]},
+        {"session_key": key_of(3), "rows": [[0, 61], [1, 28]], "input": [[1, 298]]},
+    )
+
+
+def test_an_accepted_loss_comes_with_the_row_or_the_event() -> None:
+    batch = {"kind": "batch", "t_us": 1, "batch": 0, "start_offsets": {}, "end_offsets": {"0": 300, "1": 299}}
+    gap = {"kind": "gap", "t_us": 2, "batch": None}
+    rows = [row for at, row in enumerate(WORLD.rows) if at != 23]
+    of_rows = found("GAP-ROWS", rows, progress=Lines((batch, {**gap, "text": "output/all:none..0"})))
+    assert of_rows.examples == ({"id": f"{KEY}:3", "input": ROW_3, "last_event": [1, 297]},)
+    sent = [each for at, each in enumerate(WORLD.sent) if at not in (7, 13)]  # session 1, seq 1 and 2
+    record = replace(with_input(*sent), progress=Lines((batch, {**gap, "text": "input/1:3..3"})))
+    anomalies = audit(record).anomalies
+    gone = [{"session_key": KEY, "seq": seq, "acknowledged_at": [1, 3 * seq]} for seq in (1, 2)]
+    assert anomalies["GAP-EVENTS"].examples == ({"kind": "accepted", **gone[0]},)
+    assert anomalies["SRC"].examples == ({"kind": "absent", **gone[1]},)
+
+
 def test_each_kind_of_disagreement_between_reads_comes_with_its_position() -> None:
     placed = lay_out(WORLD.rows)
     seen = [(p, o, replace(row, value=b"other") if at == 29 else row) for at, (p, o, row) in enumerate(placed)]

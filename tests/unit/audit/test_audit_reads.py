@@ -13,6 +13,7 @@ import pytest
 from oncebench.audit.python import records
 from oncebench.audit.python.audit import Findings, audit, first_sightings
 from oncebench.audit.python.model import expected_output
+from oncebench.audit.python.reads import join_reads
 from oncebench.record import Record
 from oncebench.record.streams import Stream
 from oncebench.record.validation import RecordError
@@ -105,6 +106,20 @@ def test_a_read_that_shows_one_position_twice_with_different_content_is_INCO() -
     assert findings.anomalies["INCO"].split["observed-twice"] == 1
 
 
+def test_a_row_that_only_the_observer_saw_has_the_content_that_it_saw() -> None:
+    record = watched()
+    reads = join_reads(Stream(record.final.table.slice(0, 77), complete=False), record.observed, {})
+    by_position = [row for session in (0, 2, 1, 3) for row in WORLD.of(session)]
+    assert reads.finals == 77
+    assert reads.records["value"].take(pa.array(reads.rows)).to_pylist() == [row.value for row in by_position]
+
+
+def test_contents_that_were_seen_at_once_at_one_position_stay_in_the_order_of_the_file() -> None:
+    seen = observed_table([(0, 400, row) for row in WORLD.rows], [STARTED_US] * 80)
+    reads = join_reads(make_record(WORLD).final, Stream(seen, complete=True), {})
+    assert reads.disputed["value"].to_pylist() == [row.value for row in WORLD.rows]
+
+
 def test_a_position_is_counted_once_with_its_first_kind() -> None:
     record = watched(seen=[replace(WORLD.rows[0], value=b"other"), *WORLD.rows[1:]])
     table = record.final.table
@@ -179,6 +194,14 @@ def test_rows_that_the_observer_missed_are_counted() -> None:
     assert (latency.visible.unseen, latency.gap.unseen, latency.visible.max) == (5, 5, None)
     later = audit(record, warmup_s=1e6).latency  # no row is due after the warm-up
     assert (later.unseen, later.visible.unseen) == (5, 0)
+
+
+def test_a_row_due_at_the_end_of_the_warm_up_counts_also_if_the_observer_missed_it() -> None:
+    placed = [each for at, each in enumerate(lay_out(WORLD.rows)) if not 20 <= at < 25]
+    table = observed_table(placed, [seen_us(row) for *_, row in placed])
+    record = make_record(WORLD, observed=Stream(table, complete=True))
+    latency = audit(record, warmup_s=(scheduled_us(1, 99) - STARTED_US) / 1e6).latency
+    assert (latency.visible.n, latency.visible.unseen) == (55, 5)
 
 
 def test_a_row_that_is_lost_was_not_missed_by_the_observer() -> None:

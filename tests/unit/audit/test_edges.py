@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from oncebench.audit.python import model
+from oncebench.audit.python import inputs, model
 from oncebench.audit.python.attribution import batch_of_session
 from oncebench.audit.python.audit import audit, committed_ends, first_sightings
 from oncebench.audit.python.events import parse_json, read_event
@@ -102,8 +102,24 @@ def test_an_event_acknowledged_at_offset_0_that_stands_elsewhere_is_SRC() -> Non
 def test_an_event_of_a_planned_session_that_the_ledger_does_not_have_is_foreign() -> None:
     ledger = ledger_of(WORLD)
     without = replace(ledger, **{name: np.delete(column, 5) for name, column in vars(ledger).items()})
-    findings = audit(make_record(WORLD, ledger=without))
-    assert (findings.events["foreign"], findings.counts()) == (1, {})
+    for due_us in (scheduled_us(0, 5), scheduled_us(0, 1)):  # its own, or that of another event
+        changed = json.loads(WORLD.sent[20].value or b"") | {"scheduled_at": due_us}
+        sent = [*WORLD.sent[:20], replace(WORLD.sent[20], value=json.dumps(changed).encode()), *WORLD.sent[21:]]
+        findings = audit(make_record(WORLD, ledger=without, input=Stream(input_table(sent), complete=True)))
+        assert (findings.events["foreign"], findings.counts()) == (1, {})
+
+
+@pytest.mark.parametrize("step", [1, 7, 100, 399])
+def test_the_load_may_be_compared_in_pieces_of_any_size(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = [each for at, each in enumerate(WORLD.sent) if at not in (7, 13, 399)]
+    sent[25] = replace(sent[25], offset=5_000)
+    again = replace(sent[20], offset=7_000)
+    record = make_record(WORLD, input=Stream(input_table([*sent, again]), complete=True))
+    whole = audit(record)
+    monkeypatch.setattr(inputs, "STEP", step)
+    pieces = audit(record)
+    assert whole.anomalies["SRC"].split == {"absent": 3, "twice": 1, "elsewhere": 1}
+    assert (pieces.anomalies, pieces.events) == (whole.anomalies, whole.events)
 
 
 def test_events_in_input_and_quarantine_are_counted() -> None:

@@ -128,6 +128,7 @@ def test_a_visible_row_of_an_older_driver_behind_a_newer_one_is_STALE() -> None:
     assert len(example["input"]) == 5
     assert example["in"]["generation"] == 1
     assert example["in"]["after"]["generation"] == 2
+    assert example["in"]["after"]["rows"] == [0, PLACES[20], PLACES[20]], "where the newer one began"
 
 
 def test_rows_are_compared_with_the_newest_driver_before_them() -> None:
