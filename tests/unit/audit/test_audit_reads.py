@@ -114,10 +114,11 @@ def test_a_row_that_only_the_observer_saw_has_the_content_that_it_saw() -> None:
     assert reads.records["value"].take(pa.array(reads.rows)).to_pylist() == [row.value for row in by_position]
 
 
-def test_contents_that_were_seen_at_once_at_one_position_stay_in_the_order_of_the_file() -> None:
-    seen = observed_table([(0, 400, row) for row in WORLD.rows], [STARTED_US] * 80)
+def test_contents_of_one_position_come_by_time_and_those_seen_at_once_in_the_order_of_the_file() -> None:
+    seen = observed_table([(0, 400, row) for row in WORLD.rows], [STARTED_US + 1, STARTED_US] * 40)
     reads = join_reads(make_record(WORLD).final, Stream(seen, complete=True), {})
-    assert reads.disputed["value"].to_pylist() == [row.value for row in WORLD.rows]
+    by_time = [*WORLD.rows[1::2], *WORLD.rows[::2]]
+    assert reads.disputed["value"].to_pylist() == [row.value for row in by_time]
 
 
 def test_a_position_is_counted_once_with_its_first_kind() -> None:

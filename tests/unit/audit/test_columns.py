@@ -7,11 +7,29 @@ import pyarrow as pa
 import pytest
 
 from oncebench.audit.python import records
-from oncebench.audit.python.records import Numbers, by_appearance, by_size, contents, keep, pieces, sizes
+from oncebench.audit.python.records import (
+    Numbers,
+    by_appearance,
+    by_size,
+    contents,
+    in_position_order,
+    keep,
+    pieces,
+    sizes,
+    unpack,
+)
 
-TABLE = pa.table({"key": pa.array([b"k"] * 6, pa.binary()), "value": pa.array([b"v" * 9] * 6, pa.binary())})
+VALUES = [b"value %d" % number for number in range(6)]
+TABLE = pa.table({"key": pa.array([b"k"] * 6, pa.binary()), "value": pa.array(VALUES, pa.binary())})
 SIZE = TABLE.to_batches()[0].nbytes
 COLUMN = pa.chunked_array([[b"abc", None], [], [b"", b"x"]], pa.binary())
+
+
+def test_of_several_rows_at_one_position_the_first_one_counts() -> None:
+    offset = [7 * row % 5 for row in range(200)]
+    position, rows = in_position_order(pa.table({"partition": [1] * 200, "offset": offset}))
+    assert [unpack(each) for each in position.tolist()] == [(1, offset) for offset in range(5)]
+    assert rows.tolist() == [offset.index(each) for each in range(5)]
 
 
 def bounds(rows: int) -> list[tuple[int, int]]:
