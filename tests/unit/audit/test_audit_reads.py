@@ -14,6 +14,7 @@ from oncebench.audit.python import records
 from oncebench.audit.python.audit import Findings, audit, first_sightings
 from oncebench.audit.python.model import expected_output
 from oncebench.audit.python.reads import join_reads
+from oncebench.audit.python.workloads.answers import answer_of
 from oncebench.record import Record
 from oncebench.record.streams import Stream
 from oncebench.record.validation import RecordError
@@ -28,7 +29,7 @@ from tests.unit.audit.audit_world import (
     scheduled_us,
 )
 from tests.unit.audit.records_world import records_record
-from tests.unit.audit.windows_world import windows_record
+from tests.unit.audit.windows_world import right_rows, windows_record
 
 WORLD = make_world(4, 2)
 LATE_US = 250_000
@@ -232,6 +233,16 @@ def test_first_sightings_are_one_per_expected_row() -> None:
     sightings = first_sightings(record, expected_output(record.input.table))
     assert len(sightings.seen_us) == 80
     assert np.array_equal(np.unique(sightings.latency_us), [LATE_US])
+
+
+def test_a_sighting_says_how_many_events_its_row_has() -> None:
+    rows, record = right_rows(), windows_record()
+    seen = observed_table(lay_out(rows), [STARTED_US + 10**9] * len(rows))
+    expected = answer_of(record)
+    sightings = first_sightings(replace(record, observed=Stream(seen, complete=True)), expected)
+    events_of = {row.row["session_key"]: row.row["events"] for row in rows}
+    assert len(set(events_of.values())) > 1
+    assert np.array_equal(sightings.events, [events_of[name] for name in expected.session_keys])
 
 
 def test_write_times_are_reported_only_if_the_sink_has_them() -> None:

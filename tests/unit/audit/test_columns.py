@@ -15,6 +15,7 @@ from oncebench.audit.python.records import (
     in_position_order,
     keep,
     pieces,
+    same,
     sizes,
     unpack,
 )
@@ -88,6 +89,12 @@ def test_contents_and_sizes_come_in_the_order_of_the_rows() -> None:
     assert contents(COLUMN, rows).to_pylist() == [b"x", b"abc", None, b"abc", b""]
     assert (sizes(COLUMN, rows).tolist(), sizes(COLUMN, rows).dtype) == ([1, 3, 0, 3, 0], np.int64)
     assert (contents(COLUMN, rows[:0]).to_pylist(), sizes(COLUMN, rows[:0]).tolist()) == ([], [])
+
+
+def test_contents_are_the_same_byte_for_byte_and_null_is_the_same_as_null_only() -> None:
+    pairs = [(b"a", b"a"), (None, None), (b"", b""), (b"a", b"b"), (None, b"a"), (b"a", None), (None, b""), (b"", None)]
+    left, right = (pa.array(values, pa.binary()) for values in zip(*pairs, strict=True))
+    assert same(left, right).tolist() == [True] * 3 + [False] * 5
 
 
 def test_values_keep_their_numbers_from_piece_to_piece_and_null_has_none() -> None:

@@ -203,7 +203,7 @@ def test_the_first_of_several_contents_of_a_position_counts() -> None:
 
 def test_the_first_copy_in_the_log_counts_if_all_were_seen_at_once() -> None:
     placed = lay_out([*WORLD.rows, *WORLD.rows])
-    table = observed_table(placed, [STARTED_US + 10**7] * 160)
+    table = observed_table(placed, [STARTED_US + 10**7 + number % 2 for number in range(160)])  # two looks
     at = table.schema.get_field_index("append_ms")
     appended = [STARTED_US // 1000 + (9_000 if number < 80 else 8_000) for number in range(160)]
     table = table.set_column(at, table.schema.field(at), [pa.array(appended, table.schema.field(at).type)])
@@ -212,7 +212,7 @@ def test_the_first_copy_in_the_log_counts_if_all_were_seen_at_once() -> None:
     at = final.schema.get_field_index("timestamp_ms")
     final = final.set_column(at, final.schema.field(at), [pa.array(appended, final.schema.field(at).type)])
     gap = audit(replace(record, final=Stream(final, complete=True))).latency.gap
-    assert (gap.n, gap.min, gap.max) == (80, 999.5, 999.5)
+    assert (gap.n, gap.min, gap.max) == (80, 999.5, 999.501)
 
 
 def test_times_and_places_of_two_reads_are_whole_numbers() -> None:

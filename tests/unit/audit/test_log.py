@@ -180,6 +180,13 @@ def test_each_G1a_row_comes_with_its_own_id() -> None:
     assert [example["id"] for example in examples] == [f"{key_of(at // 20)}:{at % 20}" for at in range(EXAMPLES)]
 
 
+def test_a_G1a_row_that_no_input_explains_comes_without_an_id() -> None:
+    rows = [replace(WORLD.rows[0], value=b"{"), *WORLD.rows]
+    stretches = log_of(*(stretch(0, offset, offset) for _, offset, _ in lay_out(rows)))
+    examples = judged(replace(make_record(WORLD, rows), log=stretches)).anomalies["G1a"].examples
+    assert [example.get("id") for example in examples[:3]] == [None, f"{key_of(0)}:0", f"{key_of(0)}:1"]
+
+
 def test_rows_that_only_the_observer_saw_can_be_G1a() -> None:
     record = sound(stretch(0, 200, 206, producer=2), stretch(0, 207, 207, producer=2, marker="abort"))
     seen = observed_table([(0, 203, WORLD.rows[0])], [STARTED_US])
