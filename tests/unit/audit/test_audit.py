@@ -154,6 +154,12 @@ def test_each_further_copy_of_a_row_is_one_DUP() -> None:
     assert findings.anomalies["DUP"].examples[0]["input"] == [[0, 3 * seq] for seq in range(35, 40)]
 
 
+def test_copies_of_an_early_and_a_late_row_are_counted_by_their_own_partitions() -> None:
+    again = [replace(WORLD.rows[1], partition=1), WORLD.rows[87]]
+    duplicates = audit(make_record(WORLD, [*WORLD.rows, *again])).anomalies["DUP"]
+    assert duplicates.split == {"same-partition": 1, "other-partition": 1}
+
+
 @pytest.mark.parametrize("field", ["events", "total", "checksum", "ended_at"])
 def test_a_changed_payload_is_CORR_and_nothing_else(field: str) -> None:
     row = WORLD.rows[50]

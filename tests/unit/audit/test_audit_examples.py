@@ -178,6 +178,16 @@ def test_a_position_with_two_rows_comes_with_both_of_them() -> None:
     assert anomaly.examples[0]["also"]["input"] == [[0, 3 * seq] for seq in range(15, 20)]
 
 
+def test_each_of_32_positions_with_two_rows_comes_with_both() -> None:
+    seen = [(*place, MANY.rows[(at + 40) % len(MANY.rows)]) for at, (*place, _) in enumerate(lay_out(MANY.rows))]
+    observed = Stream(observed_table(seen, [1] * len(seen)), complete=True)
+    examples = audit(make_record(MANY, observed=observed)).anomalies["INCO"].examples
+    sessions = [0] * 20 + [2] * 12  # the first ones of partition 0
+    assert [(example["id"], example["also"]["id"]) for example in examples] == [
+        (f"{key_of(session)}:{at % 20}", f"{key_of(session + 2)}:{at % 20}") for at, session in enumerate(sessions)
+    ]
+
+
 def with_input(*sent: Sent, held: list[dict[str, Any]] | None = None) -> Record:
     quarantine = Stream(quarantine_table(held or []), complete=True)
     return make_record(WORLD, input=Stream(input_table(list(sent)), complete=True), quarantine=quarantine)
