@@ -28,6 +28,7 @@ from tests.unit.audit.audit_world import (
     quarantine_table,
     scheduled_us,
 )
+from tests.unit.audit.windows_world import right_rows, windows_record
 
 WORLD = make_world(6, 2, unfinished=1)
 MANY = make_world(EXAMPLES + 3, 2)
@@ -105,6 +106,14 @@ def test_a_corrupt_row_comes_with_its_text_and_the_expected_payload_if_it_has_an
         {"row": [1, 6], "kind": "wrong-payload", "value": (rows[24].value or b"").decode(),
          "id": f"{KEY}:4", "expected": expected[1], "input": ROW_4},
     )  # fmt: skip
+
+
+def test_a_corrupt_window_comes_with_its_own_number_of_events() -> None:
+    rows = right_rows()
+    at = next(at for at, row in enumerate(rows) if row.row["events"] != rows[0].row["events"])
+    wrong = [*rows[:at], rows[at].changed(total=-1), *rows[at + 1 :]]
+    (example,) = audit(windows_record(wrong)).anomalies["CORR"].examples
+    assert example["expected"] == [rows[at].row[name] for name in ("events", "total", "checksum", "ended_at")]
 
 
 def test_a_reordered_session_comes_with_its_first_row_that_is_too_early() -> None:
