@@ -110,10 +110,13 @@ def test_a_corrupt_row_comes_with_its_text_and_the_expected_payload_if_it_has_an
 
 def test_a_corrupt_window_comes_with_its_own_number_of_events() -> None:
     rows = right_rows()
-    at = next(at for at, row in enumerate(rows) if row.row["events"] != rows[0].row["events"])
-    wrong = [*rows[:at], rows[at].changed(total=-1), *rows[at + 1 :]]
-    (example,) = audit(windows_record(wrong)).anomalies["CORR"].examples
-    assert example["expected"] == [rows[at].row[name] for name in ("events", "total", "checksum", "ended_at")]
+    chosen = list({row.row["events"]: at for at, row in enumerate(rows)}.values())  # one window of each number
+    assert len(chosen) > 1
+    wrong = [row.changed(total=-1) if at in chosen else row for at, row in enumerate(rows)]
+    examples = audit(windows_record(wrong)).anomalies["CORR"].examples
+    events_of = {row.row["session_key"]: row.row["events"] for row in rows}
+    assert len(examples) == len(chosen)
+    assert all(example["expected"][0] == events_of[example["id"].removesuffix(":0")] for example in examples)
 
 
 def test_a_reordered_session_comes_with_its_first_row_that_is_too_early() -> None:
@@ -130,6 +133,10 @@ def test_a_scattered_session_comes_with_its_first_row_in_two_partitions() -> Non
         {"session_key": KEY, "rows": [[0, 30], [1, 0]], "input": [[1, 297]]},
         {"session_key": key_of(3), "rows": [[0, 61], [1, 28]], "input": [[1, 298]]},
     )
+
+
+def test_the_first_row_of_all_alone_in_a_partition_scatters_its_session() -> None:
+    assert found("SCAT", changed(r0=replace(WORLD.rows[0], partition=1))).count == 1
 
 
 def test_an_accepted_loss_comes_with_the_row_or_the_event() -> None:
