@@ -295,6 +295,14 @@ def test_a_key_in_two_partitions_is_expected_once_all_its_events_are_committed()
         assert agreed(replace(record, progress=committed_to(ends)))[code] == 20, ends
 
 
+def test_a_key_in_two_partitions_waits_for_both_also_if_an_engine_has_no_batches() -> None:
+    sent = [Sent(int(seq > 0), seq, b"k", event("k", seq, 1, 7)) for seq in range(100)]
+    record = make_record(WORLD, [], input=Stream(input_table(sent), complete=True))
+    for ends, code in (({"1": 100}, "PEND"), ({"0": 0, "1": 100}, "PEND"), ({"0": 1, "1": 100}, "LOSS")):
+        position = {"kind": "position", "t_us": 2, "read_us": 1, "end_offsets": ends}
+        assert agreed(replace(record, progress=Lines((position,))))[code] == 20, ends
+
+
 def written(record: Record, folder: Path) -> Path:
     """The record as a run folder."""
     (folder / "ledger").mkdir(parents=True)

@@ -231,7 +231,7 @@ def _read_ends(record: Record) -> Mapping[int, int]:
 
 def _acknowledged_sessions(record: Record) -> int:
     acknowledged = record.ledger.session[record.ledger.acked_us > 0]
-    planned = np.bincount(record.ledger.session, minlength=1)
+    planned = np.bincount(record.ledger.session)
     return int(((planned > 0) & (np.bincount(acknowledged, minlength=len(planned)) == planned)).sum())
 
 
@@ -306,10 +306,7 @@ def _latency(
     unseen = present.reshape(-1) & (seen == 0)
     later = int((unseen & (expected.ended_at.reshape(-1) >= from_us)).sum())
     sessions = seen.reshape(-1, expected.rows)
-    any_seen = (sessions > 0).any(axis=1)
-    low = np.where(sessions > 0, sessions, np.iinfo(np.int64).max).min(axis=1)
-    high = sessions.max(axis=1)
-    torn = any_seen & ((low < high) | (sessions == 0).any(axis=1))
+    torn = sessions.min(axis=1) < sessions.max(axis=1)  # 0: not seen
     return Latency(
         visible=Distribution.of((seen_us - ended_at)[counted] / 1e3, later),
         gap=Distribution.of((seen_us - _middle_us(reads.append_ms[rows]))[counted & stamped] / 1e3, later * stamped),

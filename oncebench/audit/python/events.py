@@ -108,7 +108,6 @@ def _all_regular(keys: pa.DictionaryArray, values: Sequence[bytes | None]) -> np
             and set(map(type, objects)) == {dict}
             and set(map(type, names)) == {str}
             and all(set(map(type, column)) == {int} for column in (seqs, *numbers))
-            and min(seqs) >= 0
             and types == tuple(map(_TYPE_AT.__getitem__, seqs))
             and names == tuple(map(texts.__getitem__, keys.indices.to_pylist()))
         )

@@ -104,7 +104,7 @@ def judge_stale(log: Log, expected: Expected, rows: Rows) -> Anomaly:
     newer driver's record need not be visible. A row of unknown generation is neither older nor newer.
     """
     held = log.holding(rows.position)
-    newer = np.full(len(log.first), -1, dtype=np.int64)  # the newest stretch before each one, in its partition
+    newer = np.empty(len(log.first), np.int64)  # the newest stretch before each one, in its partition, or -1
     newest: dict[int, int] = {}
     for at, (first, generation) in enumerate(zip(log.first.tolist(), log.generation.tolist(), strict=True)):
         partition, _ = unpack(first)

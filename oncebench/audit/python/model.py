@@ -177,8 +177,8 @@ def expected_output(table: pa.Table, release: Callable[[], None] = keep, evidenc
     arrived = np.bincount(events.key[first], minlength=len(keys))
     # [sessions, 100] places among the valid events, by seq, in the order in which sessions finish
     whole = first[arrived[events.key[first]] == SEQS].reshape(-1, SEQS)
-    whole = whole[np.argsort(whole.max(axis=1, initial=0))]
-    last = whole.max(axis=1, initial=0)
+    whole = whole[np.argsort(whole.max(axis=1))]
+    last = whole.max(axis=1)
     _refuse_repeated(read.reason, valid, events, first, last)
     if is_divided:
         whole, last = _first_finished(whole, last, [keys[key] for key in events.key[last].tolist()])

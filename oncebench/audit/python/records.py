@@ -8,7 +8,7 @@ partition and an offset, packed into one sortable integer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -123,10 +123,9 @@ class Numbers:
         numbers: Ints = np.array([*different, -1], dtype=np.int64)[coded.indices.fill_null(-1).to_numpy()]
         return numbers
 
-    def values(self, first: int = 0) -> list[Any]:
-        """Returns the values by number, from number `first` on."""
-        newest = islice(reversed(self._number), len(self._number) - first)
-        return list(newest)[::-1]
+    def values(self) -> list[Any]:
+        """Returns the values by number."""
+        return list(self._number)
 
 
 def by_appearance(code: npt.NDArray[np.integer], size: int) -> Ints:

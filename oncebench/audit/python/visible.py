@@ -229,7 +229,7 @@ def explain_inconsistent(reads: Reads, expected: Expected) -> Anomaly:
     disputed = reads.disputed
     partition, offset = (disputed[name].to_numpy().astype(np.int64) for name in ("partition", "offset"))
     place = np.arange(disputed.num_rows)
-    outputs = read_outputs(disputed, place, keep, with_record=expected.with_record)
+    outputs = read_outputs(disputed, place, keep)  # which rows they are; whether they are right does not matter
     rows = Rows(partition, offset, disputed["value"], place, outputs, expected_row_of(expected, outputs))
     explain = Explainer(expected, rows)
     places = np.unique(rows.expected_row[rows.expected_row >= 0])
@@ -257,7 +257,7 @@ def _repeated(rows: Rows, explain: Explainer) -> dict[str, Anomaly]:
     places = np.unique(_with_partition(rows.partition[repeated], id_of, 1))
     other = len(places) - int(new.sum())
     payloads = _payloads(rows, repeated)
-    first = np.maximum.accumulate(np.where(new, np.arange(len(new)), 0)) if len(new) else repeated
+    first = np.maximum.accumulate(np.where(new, np.arange(len(new)), 0))
     divergent = np.unique(id_of[np.any(payloads != payloads[first], axis=1)])
     return {
         "DUP": Anomaly(extra, explain.ids(id_of[new]), {"same-partition": extra - other, "other-partition": other}),

@@ -11,7 +11,7 @@ import pytest
 
 from oncebench.audit.anomalies import CATALOGUE, EXAMPLES
 from oncebench.audit.python.audit import audit, committed_ends
-from oncebench.audit.python.model import Events, Expected, Invalid
+from oncebench.audit.python.model import Events, Expected, Invalid, expected_output
 from oncebench.audit.python.outputs import FIELDS
 from oncebench.record import INPUT, Ledger, Plan, RecordError
 from oncebench.record.json_lines import Lines
@@ -133,6 +133,17 @@ def test_a_batch_line_without_an_end_is_refused(line: dict[str, object]) -> None
         committed_ends([line])
 
 
+def test_a_run_without_recorded_ends_has_no_complete_final_read() -> None:
+    findings = audit(make_record(WORLD, ends={}))
+    assert (findings.counts(), findings.complete["final"]) == ({}, False)
+
+
+def test_the_rows_that_the_caller_expects_are_those_that_are_judged() -> None:
+    expected = expected_output(input_table(make_world(7, 2).sent))
+    findings = audit(make_record(WORLD), expected=expected)
+    assert (findings.rows["expected"], findings.rows["visible_distinct"]) == (140, 120)
+
+
 def test_each_further_copy_of_a_row_is_one_DUP() -> None:
     again = [WORLD.rows[7], replace(WORLD.rows[7], partition=1), WORLD.rows[8]]
     findings = audit(make_record(WORLD, [*WORLD.rows, *again]))
@@ -141,6 +152,12 @@ def test_each_further_copy_of_a_row_is_one_DUP() -> None:
     assert {example["id"] for example in findings.anomalies["DUP"].examples} == {f"{key_of(0)}:7", f"{key_of(0)}:8"}
     assert len(findings.anomalies["DUP"].examples[0]["rows"]) == 3
     assert findings.anomalies["DUP"].examples[0]["input"] == [[0, 3 * seq] for seq in range(35, 40)]
+
+
+def test_copies_of_an_early_and_a_late_row_are_counted_by_their_own_partitions() -> None:
+    again = [replace(WORLD.rows[1], partition=1), WORLD.rows[87]]
+    duplicates = audit(make_record(WORLD, [*WORLD.rows, *again])).anomalies["DUP"]
+    assert duplicates.split == {"same-partition": 1, "other-partition": 1}
 
 
 @pytest.mark.parametrize("field", ["events", "total", "checksum", "ended_at"])
@@ -232,6 +249,11 @@ def test_two_copies_that_differ_are_DIV_besides_DUP_and_CORR() -> None:
     assert example["id"] == f"{key_of(0)}:7"
 
 
+def test_copies_are_compared_to_the_last_digit_of_the_largest_numbers() -> None:
+    copies = [WORLD.rows[7].changed(total=total) for total in (2**63 - 1, 2**63 - 2)]
+    assert audit(make_record(WORLD, [*with_row(7, copies[0]), copies[1]])).counts() == {"DUP": 1, "DIV": 1, "CORR": 2}
+
+
 def test_two_copies_that_differ_only_in_spelling_are_not_DIV() -> None:
     spaced = replace(WORLD.rows[7], value=json.dumps(WORLD.rows[7].row, indent=1).encode())
     assert audit(make_record(WORLD, [*WORLD.rows, spaced])).counts() == {"DUP": 1}
@@ -255,6 +277,11 @@ def test_a_row_that_no_input_explains_is_PHAN() -> None:
     assert findings.counts() == {"PHAN": 6}
     assert findings.anomalies["PHAN"].split == {"unknown-session": 2, "unfinished-session": 1, "row-number": 3}
     assert findings.sessions["unfinished"] == 1
+
+
+def test_the_first_row_of_all_may_be_a_phantom() -> None:
+    stranger = replace(WORLD.rows[0], key=b"x").changed(session_key="x")
+    assert audit(make_record(WORLD, [stranger, *WORLD.rows])).counts() == {"PHAN": 1}
 
 
 def test_a_phantom_visible_twice_is_one_phantom_and_one_duplicate() -> None:

@@ -28,6 +28,7 @@ from tests.unit.audit.audit_world import (
     quarantine_table,
     scheduled_us,
 )
+from tests.unit.audit.windows_world import right_rows, windows_record
 
 WORLD = make_world(6, 2, unfinished=1)
 MANY = make_world(EXAMPLES + 3, 2)
@@ -107,12 +108,49 @@ def test_a_corrupt_row_comes_with_its_text_and_the_expected_payload_if_it_has_an
     )  # fmt: skip
 
 
+def test_a_corrupt_window_comes_with_its_own_number_of_events() -> None:
+    rows = right_rows()
+    chosen = list({row.row["events"]: at for at, row in enumerate(rows)}.values())  # one window of each number
+    assert len(chosen) > 1
+    wrong = [row.changed(total=-1) if at in chosen else row for at, row in enumerate(rows)]
+    examples = audit(windows_record(wrong)).anomalies["CORR"].examples
+    events_of = {row.row["session_key"]: row.row["events"] for row in rows}
+    assert len(examples) == len(chosen)
+    assert all(example["expected"][0] == events_of[example["id"].removesuffix(":0")] for example in examples)
+
+
 def test_a_reordered_session_comes_with_its_first_row_that_is_too_early() -> None:
     rows = changed(r22=WORLD.rows[35], r35=WORLD.rows[22], r66=WORLD.rows[67], r67=WORLD.rows[66])
     assert found("REORD", rows).examples == (
         {"session_key": KEY, "row": [1, 4], "j_after_j": [2, 3], "input": [[1, 297]]},
         {"session_key": key_of(3), "row": [1, 39], "j_after_j": [6, 7], "input": [[1, 298]]},
     )
+
+
+def test_a_scattered_session_comes_with_its_first_row_in_two_partitions() -> None:
+    rows = changed(r27=replace(WORLD.rows[27], partition=0), r65=replace(WORLD.rows[65], partition=0))
+    assert found("SCAT", rows).examples == (
+        {"session_key": KEY, "rows": [[0, 30], [1, 0]], "input": [[1, 297]]},
+        {"session_key": key_of(3), "rows": [[0, 61], [1, 28]], "input": [[1, 298]]},
+    )
+
+
+def test_the_first_row_of_all_alone_in_a_partition_scatters_its_session() -> None:
+    assert found("SCAT", changed(r0=replace(WORLD.rows[0], partition=1))).count == 1
+
+
+def test_an_accepted_loss_comes_with_the_row_or_the_event() -> None:
+    batch = {"kind": "batch", "t_us": 1, "batch": 0, "start_offsets": {}, "end_offsets": {"0": 300, "1": 299}}
+    gap = {"kind": "gap", "t_us": 2, "batch": None}
+    rows = [row for at, row in enumerate(WORLD.rows) if at != 23]
+    of_rows = found("GAP-ROWS", rows, progress=Lines((batch, {**gap, "text": "output/all:none..0"})))
+    assert of_rows.examples == ({"id": f"{KEY}:3", "input": ROW_3, "last_event": [1, 297]},)
+    sent = [each for at, each in enumerate(WORLD.sent) if at not in (7, 13)]  # session 1, seq 1 and 2
+    record = replace(with_input(*sent), progress=Lines((batch, {**gap, "text": "input/1:3..3"})))
+    anomalies = audit(record).anomalies
+    gone = [{"session_key": KEY, "seq": seq, "acknowledged_at": [1, 3 * seq]} for seq in (1, 2)]
+    assert anomalies["GAP-EVENTS"].examples == ({"kind": "accepted", **gone[0]},)
+    assert anomalies["SRC"].examples == ({"kind": "absent", **gone[1]},)
 
 
 def test_each_kind_of_disagreement_between_reads_comes_with_its_position() -> None:
@@ -154,6 +192,16 @@ def test_a_position_with_two_rows_comes_with_both_of_them() -> None:
         ([0, 401], None, None),
     ]
     assert anomaly.examples[0]["also"]["input"] == [[0, 3 * seq] for seq in range(15, 20)]
+
+
+def test_each_of_32_positions_with_two_rows_comes_with_both() -> None:
+    seen = [(*place, MANY.rows[(at + 40) % len(MANY.rows)]) for at, (*place, _) in enumerate(lay_out(MANY.rows))]
+    observed = Stream(observed_table(seen, [1] * len(seen)), complete=True)
+    examples = audit(make_record(MANY, observed=observed)).anomalies["INCO"].examples
+    sessions = [0] * 20 + [2] * 12  # the first ones of partition 0
+    assert [(example["id"], example["also"]["id"]) for example in examples] == [
+        (f"{key_of(session)}:{at % 20}", f"{key_of(session + 2)}:{at % 20}") for at, session in enumerate(sessions)
+    ]
 
 
 def with_input(*sent: Sent, held: list[dict[str, Any]] | None = None) -> Record:

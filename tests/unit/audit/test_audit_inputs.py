@@ -101,7 +101,7 @@ def test_events_that_the_generator_did_not_attempt_are_foreign() -> None:
 
 
 def test_a_foreign_event_is_not_mistaken_for_a_planned_one() -> None:
-    for session, seq in ((0, 0), (0, 1), (3, 99)):
+    for session, seq in ((0, 0), (0, 1), (1, 7), (3, 99)):
         stranger = Sent(0, 1000, b"mine", event("mine", seq, 1, scheduled_us(session, seq)))
         findings = audit(run([*WORLD.sent, stranger]))
         assert (findings.counts(), findings.events["foreign"]) == ({}, 1)

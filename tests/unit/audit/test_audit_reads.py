@@ -13,6 +13,8 @@ import pytest
 from oncebench.audit.python import records
 from oncebench.audit.python.audit import Findings, audit, first_sightings
 from oncebench.audit.python.model import expected_output
+from oncebench.audit.python.reads import join_reads
+from oncebench.audit.python.workloads.answers import answer_of
 from oncebench.record import Record
 from oncebench.record.streams import Stream
 from oncebench.record.validation import RecordError
@@ -27,7 +29,7 @@ from tests.unit.audit.audit_world import (
     scheduled_us,
 )
 from tests.unit.audit.records_world import records_record
-from tests.unit.audit.windows_world import windows_record
+from tests.unit.audit.windows_world import right_rows, windows_record
 
 WORLD = make_world(4, 2)
 LATE_US = 250_000
@@ -103,6 +105,21 @@ def test_a_read_that_shows_one_position_twice_with_different_content_is_INCO() -
     findings = judged(replace(record, observed=Stream(pa.concat_tables([observed, again]), complete=True)))
     assert findings.counts() == {"INCO": 1}
     assert findings.anomalies["INCO"].split["observed-twice"] == 1
+
+
+def test_a_row_that_only_the_observer_saw_has_the_content_that_it_saw() -> None:
+    record = watched()
+    reads = join_reads(Stream(record.final.table.slice(0, 77), complete=False), record.observed, {})
+    by_position = [row for session in (0, 2, 1, 3) for row in WORLD.of(session)]
+    assert reads.finals == 77
+    assert reads.records["value"].take(pa.array(reads.rows)).to_pylist() == [row.value for row in by_position]
+
+
+def test_contents_of_one_position_come_by_time_and_those_seen_at_once_in_the_order_of_the_file() -> None:
+    seen = observed_table([(0, 400, row) for row in WORLD.rows], [STARTED_US + 1, STARTED_US] * 40)
+    reads = join_reads(make_record(WORLD).final, Stream(seen, complete=True), {})
+    by_time = [*WORLD.rows[1::2], *WORLD.rows[::2]]
+    assert reads.disputed["value"].to_pylist() == [row.value for row in by_time]
 
 
 def test_a_position_is_counted_once_with_its_first_kind() -> None:
@@ -181,6 +198,14 @@ def test_rows_that_the_observer_missed_are_counted() -> None:
     assert (later.unseen, later.visible.unseen) == (5, 0)
 
 
+def test_a_row_due_at_the_end_of_the_warm_up_counts_also_if_the_observer_missed_it() -> None:
+    placed = [each for at, each in enumerate(lay_out(WORLD.rows)) if not 20 <= at < 25]
+    table = observed_table(placed, [seen_us(row) for *_, row in placed])
+    record = make_record(WORLD, observed=Stream(table, complete=True))
+    latency = audit(record, warmup_s=(scheduled_us(1, 99) - STARTED_US) / 1e6).latency
+    assert (latency.visible.n, latency.visible.unseen) == (55, 5)
+
+
 def test_a_row_that_is_lost_was_not_missed_by_the_observer() -> None:
     rows = list(WORLD.rows[1:])
     placed = lay_out(rows)
@@ -208,6 +233,16 @@ def test_first_sightings_are_one_per_expected_row() -> None:
     sightings = first_sightings(record, expected_output(record.input.table))
     assert len(sightings.seen_us) == 80
     assert np.array_equal(np.unique(sightings.latency_us), [LATE_US])
+
+
+def test_a_sighting_says_how_many_events_its_row_has() -> None:
+    rows, record = right_rows(), windows_record()
+    seen = observed_table(lay_out(rows), [STARTED_US + 10**9] * len(rows))
+    expected = answer_of(record)
+    sightings = first_sightings(replace(record, observed=Stream(seen, complete=True)), expected)
+    events_of = {row.row["session_key"]: row.row["events"] for row in rows}
+    assert len(set(events_of.values())) > 1
+    assert np.array_equal(sightings.events, [events_of[name] for name in expected.session_keys])
 
 
 def test_write_times_are_reported_only_if_the_sink_has_them() -> None:

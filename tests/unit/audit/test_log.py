@@ -128,6 +128,7 @@ def test_a_visible_row_of_an_older_driver_behind_a_newer_one_is_STALE() -> None:
     assert len(example["input"]) == 5
     assert example["in"]["generation"] == 1
     assert example["in"]["after"]["generation"] == 2
+    assert example["in"]["after"]["rows"] == [0, PLACES[20], PLACES[20]], "where the newer one began"
 
 
 def test_rows_are_compared_with_the_newest_driver_before_them() -> None:
@@ -177,6 +178,13 @@ def test_each_G1a_row_comes_with_its_own_id() -> None:
     stretches = log_of(*(stretch(0, offset, offset) for offset in PLACES))
     examples = judged(replace(make_record(WORLD), log=stretches)).anomalies["G1a"].examples
     assert [example["id"] for example in examples] == [f"{key_of(at // 20)}:{at % 20}" for at in range(EXAMPLES)]
+
+
+def test_a_G1a_row_that_no_input_explains_comes_without_an_id() -> None:
+    rows = [replace(WORLD.rows[0], value=b"{"), *WORLD.rows]
+    stretches = log_of(*(stretch(0, offset, offset) for _, offset, _ in lay_out(rows)))
+    examples = judged(replace(make_record(WORLD, rows), log=stretches)).anomalies["G1a"].examples
+    assert [example.get("id") for example in examples[:3]] == [None, f"{key_of(0)}:0", f"{key_of(0)}:1"]
 
 
 def test_rows_that_only_the_observer_saw_can_be_G1a() -> None:

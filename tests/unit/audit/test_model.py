@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oncebench.audit.python import events
 from oncebench.audit.python.events import REASONS, parse_json, read_event
 from oncebench.audit.python.model import Expected, expected_output
-from oncebench.audit.python.records import offsets_of, unpack
+from oncebench.audit.python.records import keep, offsets_of, unpack
 from tests.unit.audit.audit_world import Sent, event, input_table, make_world, rows_of, scheduled_us
 
 KEY = "b-00000000"
@@ -139,7 +140,7 @@ def test_a_session_ends_when_all_events_are_there_not_when_the_end_event_is() ->
 def test_the_first_of_two_events_with_one_seq_wins() -> None:
     sent = [Sent(0, at, b"k", event("k", seq, at, 7)) for at, seq in enumerate([0, 1, 1, *range(2, 100)])]
     expected = expected_output(input_table(sent))
-    assert expected.invalid.counts() == {"repeated-seq": 1}
+    assert (expected.invalid.counts(), expected.records) == ({"repeated-seq": 1}, 101)
     assert offsets_of(expected.invalid.position).tolist() == [2]
     assert expected.total[0, 0] == 0 + 1 + 3 + 4 + 5
 
@@ -149,7 +150,7 @@ def test_an_event_after_the_end_is_invalid_also_in_the_newest_session() -> None:
     sent += [Sent(0, 100, b"k", event("k", 50, 1, 7)), Sent(0, 101, b"l", event("l", 50, 1, 7))]
     expected = agree(sent)
     assert expected.invalid.counts() == {"after-end": 1}
-    assert expected.unfinished == {"l": 1}
+    assert (expected.unfinished, expected.records) == ({"l": 1}, 102)
 
 
 def test_a_key_in_two_partitions_waits_for_its_own_events_there_and_for_no_other() -> None:
@@ -235,6 +236,22 @@ def test_the_first_rule_that_is_broken_names_the_reason(reason: str, key: bytes 
 )
 def test_what_is_json_and_has_the_five_fields_is_valid(value: bytes) -> None:
     assert read_event(KEY.encode(), value) == (KEY, 5, 3, 9)
+
+
+def test_regular_events_are_read_as_a_whole_into_small_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_event: bytes | None) -> Any:
+        raise AssertionError("read by itself")
+
+    monkeypatch.setattr(events, "read_event", refused)
+    fields = [(0, 0, 0), *((seq, seq, 7) for seq in range(1, 99)), (99, 999_999, 2**53)]
+    values = [event("kl"[seq % 2], *numbers) for seq, numbers in enumerate(fields)]
+    values[5] = values[5].ljust(512)
+    keys = [b"kl"[seq % 2 : seq % 2 + 1] for seq in range(100)]
+    found = events.read_events(pa.table({"key": pa.array(keys, pa.binary()), "value": values}), keep)
+    assert list(zip(found.seq.tolist(), found.number.tolist(), found.scheduled_us.tolist(), strict=True)) == fields
+    assert (found.key.tolist(), found.keys, set(found.reason.tolist())) == ([0, 1] * 50, ["k", "l"], {events.VALID})
+    columns = (found.key, found.seq, found.number, found.scheduled_us, found.reason)
+    assert [column.dtype for column in columns] == [np.int32, np.int8, np.int32, np.int64, np.int8]
 
 
 @settings(max_examples=200, deadline=None)

@@ -20,10 +20,10 @@ def value(**changes: Any) -> bytes:
     return json.dumps(ROW | changes).encode()
 
 
-def read(values: list[bytes | None], keys: list[bytes | None] | None = None) -> Outputs:
-    stated = [b"a"] * len(values) if keys is None else keys
-    records = pa.table({"key": pa.array(stated, pa.binary()), "value": pa.array(values, pa.binary())})
-    return read_outputs(records, np.arange(len(values)), keep)
+def read(values: list[bytes | None], *, with_record: bool = False) -> Outputs:
+    keys = [b"a"] * len(values)
+    records = pa.table({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())})
+    return read_outputs(records, np.arange(len(values)), keep, with_record=with_record)
 
 
 def test_regular_values_are_read_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,6 +84,11 @@ def test_a_value_has_an_id_if_it_names_a_row() -> None:
     assert found.j[2] == 3
     assert found.session.tolist() == [-1, -1, 0, -1, -1]
     assert not found.parsed.any()
+
+
+def test_rows_that_must_have_a_record_are_not_well_formed_if_all_of_them_lack_it() -> None:
+    found = read([value(), value()], with_record=True)
+    assert (found.id.tolist(), found.parsed.tolist()) == ([3, 3], [False, False])
 
 
 def test_the_first_records_of_a_read_are_its_head() -> None:

@@ -89,6 +89,11 @@ def test_an_interruption_is_reported_in_seconds_of_the_load() -> None:
     assert reasons.startswith("interrupted 100000.0 s after the load, ")
 
 
+def test_an_interruption_without_a_time_is_passed_over() -> None:
+    timeline = Lines(({"event": "load-started", "t_us": 1}, {"event": "interrupted"}, {"event": "drained"}))
+    assert verdict_of(make_record(WORLD, timeline=timeline)) == (Verdict.KEPT, "")
+
+
 def test_a_run_that_ended_during_a_slow_start_is_not_finished_and_shows_nothing() -> None:
     timeline = Lines(({"event": "start-timed-out", "t_us": 1},))
     verdict, reasons = verdict_of(make_record(WORLD, timeline=timeline))

@@ -7,12 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from oncebench.audit.python.attribution import Excuses
 from oncebench.audit.python.audit import committed_ends
 from oncebench.audit.python.records import position_of
 from oncebench.audit.verdict import Facts, Judgement, Verdict, decide
 from oncebench.record.json_lines import Lines
 from oncebench.record.validation import RecordError
-from tests.unit.audit.test_verdict import EO, WORLD, JudgedCell, make_record, verdict_of
+from tests.unit.audit.test_verdict import AMO, EO, WORLD, JudgedCell, make_record, verdict_of
 
 
 def test_notes_follow_the_reasons_of_every_verdict() -> None:
@@ -25,6 +26,14 @@ def test_notes_follow_the_reasons_of_every_verdict() -> None:
     assert decide({"PEND": 7}, Facts(EO, weak=("w",), notes=notes)) == Judgement(
         Verdict.UNKNOWN, {}, ("w", pending, "a note")
     )
+
+
+def test_rows_that_no_failure_touched_are_named_only_where_a_failure_decides() -> None:
+    untouched = Excuses(missing={"LOSS": 1})
+    healthy, failed = (Facts(AMO, failed=failed, excuses=untouched) for failed in (False, True))
+    assert decide({"LOSS": 1}, healthy).reasons == ("LOSS: 1",)
+    assert decide({"LOSS": 1}, failed).reasons == ("LOSS: 1, and no failure touched 1 of these rows",)
+    assert decide({"LOSS": 1}, replace(failed, guarantee=EO)).reasons == ("LOSS: 1",)
 
 
 def test_an_unknown_guarantee_or_code_is_refused_with_what_to_do() -> None:
