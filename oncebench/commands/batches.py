@@ -17,7 +17,6 @@ from oncebench.commands.shared.options import (
     MAX_PARTITIONS,
     MAX_SEED,
     GroupedCommand,
-    existing_path,
     keep_option,
     publish_option,
     work_dir_option,
@@ -178,7 +177,10 @@ def _print_stored(stored: Sequence[Path], as_json: bool) -> None:
     for option in (each for each in context.command.params if each.name not in ("stored", "as_json")):
         if context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE:
             raise UserError(f"{option.opts[0]} has no effect with --from. Leave it out", exit_code=ExitCode.USAGE)
-    series = [read_series(existing_path(path)) for path in stored]
+    for path in stored:
+        if not path.exists():
+            raise UserError(f"{path} does not exist. Give a file of results/local/batches/", exit_code=ExitCode.USAGE)
+    series = [read_series(path) for path in stored]
     if as_json:
         for line in (line for each in series for line in each.lines):
             click.echo(json.dumps(line))
@@ -186,7 +188,9 @@ def _print_stored(stored: Sequence[Path], as_json: bool) -> None:
     compared = tables.agreements(series)
     click.echo("\n".join(filter(None, (tables.markdown(series), compared))), nl=False)
     if len(series) > 1 and not compared:
+        same = len({str(each.about["series"]) for each in series}) == 1
         why = "no two of these files have equal batches of one configuration, machine and servers"
+        why = "these files have the same series" if same else why
         click.echo(f"not compared: {why}", err=True)
 
 

@@ -42,6 +42,7 @@ from pipeline.rows import SCHEMA, rows_for
 from pipeline.sink import kind_and_support, open_sink
 from pipeline.spark.session import session
 from pipeline.spark.sockets import short_sockets
+from pipeline.spark.temporary import own_temporary
 
 # Rounds until the JVM has compiled the code of a batch. Afterwards the times of 200 rounds showed no trend.
 WARM_ROUNDS = 20
@@ -100,7 +101,7 @@ def run(folder: Path) -> None:
     plan = json.loads((folder / "plan.json").read_text())
     configs = {path.stem.removeprefix("arm-"): read_config(path) for path in sorted(folder.glob("arm-*.json"))}
     kinds = [SINKS[config.sink] for config in configs.values()]
-    with short_sockets(next(iter(configs.values()))) as first:
+    with own_temporary(next(iter(configs.values()))) as temporary, short_sockets(temporary) as first:
         spark = session(first, {name: value for kind in kinds for name, value in kind.spark.items()})
         arms = {name: Arm(config, spark) for name, config in configs.items()}
         lines, orders = folder / "batches.jsonl", partial(order_of, seed=plan["seed"])

@@ -349,7 +349,7 @@ def read_reports(path: Path) -> list[Report]:
         reports += [report for _, report in reports_with_lines(file)]
     if not reports:
         raise UserError(
-            f"{path} contains no report. `oncebench compare` and `oncebench run --json PATH` write reports."
+            f"{path} contains no report. Give a file of results/local/runs/, or a folder with a folder runs/ in it"
         )
     return reports
 
@@ -371,7 +371,10 @@ def reports_with_lines(file: Path) -> list[tuple[int, Report]]:
         raise UserError(f"{file} is not a report ({error}). Take an undamaged copy, or run the cell again.") from error
     for _, report in found:
         if not isinstance(report, dict) or "schema" not in report or "verdict" not in report:
-            raise UserError(f"{file} is not a report of oncebench: it has no schema and verdict")
+            raise UserError(
+                f"{file} is not a report of oncebench: it has no schema and verdict. Give a file of "
+                "results/local/runs/. For a series of `oncebench batches`, use `oncebench batches --from`"
+            )
         refuse_newer(report["schema"], file, SCHEMA)
         for name in ("cell", "config"):
             if name in report:

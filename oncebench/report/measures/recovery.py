@@ -130,7 +130,8 @@ def of_run(faults: Sequence[Line], found: Sequence[Recovery], observed: Observed
 
     Later faults before that row are part of it.
     It has all replayed rows of the run, and the longest gap from the load's first row on. Between priming and load
-    there are no rows to see. A gap after a fault counts even if it came before that row.
+    there are no rows to see. A gap after a fault counts even if it came before that row, and so does the time to the
+    first new row, which later faults interrupt.
     """
     loaded = np.flatnonzero(observed.seen_us - observed.latency_us >= observed.loaded_us)
     seen_us = observed.seen_us[int(loaded[0]) :] if len(loaded) else observed.seen_us[:0]
@@ -139,7 +140,7 @@ def of_run(faults: Sequence[Line], found: Sequence[Recovery], observed: Observed
         return Recovery(longest_gap=gap)
     last = next((at for at, marks in enumerate(found) if marks.first_visible is not None), len(found) - 1)
     first = merged([int(fault["t_us"]) for fault in faults[: last + 1]], found[: last + 1])
-    gaps = [each for each in (gap, *(marks.longest_gap for marks in found)) if each is not None]
+    gaps = [each for each in (gap, first.first_visible, *(marks.longest_gap for marks in found)) if each is not None]
     return replace(first, longest_gap=max(gaps, default=None), replayed_rows=_sum(found))
 
 

@@ -93,6 +93,14 @@ def test_a_file_that_is_no_series_is_refused(tmp_path: Path, content: str) -> No
     assert (refused.exit_code, "is no series of `oncebench batches`" in str(refused)) == (ExitCode.USAGE, True)
 
 
+def test_a_missing_series_is_refused_with_the_folder_of_series(tmp_path: Path) -> None:
+    refused = CliRunner().invoke(cli, ["batches", "--from", str(tmp_path / "none.jsonl")]).exception
+    assert isinstance(refused, UserError)
+    assert (refused.exit_code, "does not exist. Give a file of results/local/batches/" in str(refused)) == (
+        ExitCode.USAGE, True,
+    )  # fmt: skip
+
+
 def test_rows_and_events_exclude_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = called(monkeypatch, tmp_path, range(0), "--rows", "10", "--events", "1000").exception
     assert isinstance(refused, UserError)
@@ -111,7 +119,7 @@ def test_series_that_cannot_be_compared_say_so(tmp_path: Path, monkeypatch: pyte
     called(monkeypatch, tmp_path, range(4))
     (path,) = (tmp_path / "results" / "local" / "batches").glob("*.jsonl")
     again = CliRunner().invoke(cli, ["batches", "--from", str(path), "--from", str(path)])
-    assert again.stderr.startswith("not compared: ")
+    assert again.stderr == "not compared: these files have the same series\n"
 
 
 def test_batches_too_small_for_their_partitions_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,8 +44,11 @@ def test_each_seed_gives_other_orders() -> None:
 def test_a_failed_query_ends_with_its_cause_and_not_with_spark_s_plan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    entered = []
+
     @contextmanager
     def sockets(config: Any) -> Iterator[Any]:
+        entered.append(config)
         yield config
 
     def fail(*_: Any) -> None:
@@ -53,8 +56,10 @@ def test_a_failed_query_ends_with_its_cause_and_not_with_spark_s_plan(
 
     (tmp_path / "plan.json").write_text('{"input": "in", "events": 1, "rounds": 1, "suite": 1, "seed": 1}')
     (tmp_path / "arm-kafka.json").touch()
-    for name, fake in {"short_sockets": sockets, "session": MagicMock(), "Arm": MagicMock(), "with_input": MagicMock(),
+    for name, fake in {"short_sockets": sockets, "own_temporary": sockets, "session": MagicMock(),
+                       "Arm": MagicMock(), "with_input": MagicMock(),
                        "read_config": lambda _: SimpleNamespace(sink="kafka"), "take_turns": fail}.items():  # fmt: skip
         monkeypatch.setattr(batches, name, fake)
     with pytest.raises(DeliveryFailed, match=r"^no broker$"):
         batches.run(tmp_path)
+    assert len(entered) == 2, "a folder for temporary files, and sockets with short names"

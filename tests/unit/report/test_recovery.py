@@ -126,6 +126,20 @@ def test_a_fault_before_the_first_row_of_the_load_leaves_the_longest_gap() -> No
     assert of_run([fault()], found, run).longest_gap == 4000.0
 
 
+def test_a_gap_after_a_fault_counts_without_a_recovery() -> None:
+    run = observed(rows(FAULT + 2 * S), running=[1 * S])
+    assert of_run([fault()], recoveries([fault()], run), run) == Recovery(100.0, longest_gap=2000.0)
+
+
+def test_faults_without_a_row_between_them_are_one_gap() -> None:
+    faults = [fault(), fault(FAULT + 5 * S, 7)]
+    events = [KILLED, (FAULT + 5 * S + 100_000, KILLED[1])]
+    run = observed(rows(14 * S + 5 * S), events, running=[1 * S, 13 * S, 18 * S])
+    found = recoveries(faults, run)
+    assert [marks.longest_gap for marks in found] == [5000.0, 4000.0]
+    assert of_run(faults, found, run).longest_gap == 9000.0
+
+
 def test_a_random_kill_is_detected_at_once() -> None:
     kills = [fault(FAULT, None, "random:kill"), fault(FAULT + 27 * S, 9, "random:kill")]
     events = [(kill["t_us"], "random-kill") for kill in kills]
