@@ -8,13 +8,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from copy import copy
-from difflib import get_close_matches
 from importlib import import_module
 
 import click
 
 from oncebench.commands.shared.utf8 import refuse_other_bytes
-from oncebench.errors import ExitCode, UserError
+from oncebench.errors import ExitCode, UserError, did_you_mean
 from oncebench.program import run_program
 
 # The sections of `oncebench --help`: title, folder below `oncebench/commands`, and the commands with their lines. The
@@ -115,10 +114,9 @@ def _refuse_unknown(command: str, known: Iterable[str]) -> None:
     names = set(known)
     for variable in sorted(os.environ):
         if variable.startswith(_prefix(command)) and variable not in names:
-            near = get_close_matches(variable, names, n=1)
             raise UserError(
                 f"the environment variable {variable} is no option of `oncebench {command}`"
-                f"{f' (did you mean {near[0]}?)' if near else ''}. Correct its name, or unset it",
+                f"{did_you_mean(variable, names)}. Correct its name, or unset it",
                 exit_code=ExitCode.USAGE,
             )
 

@@ -4,6 +4,8 @@ Promise: a mistake of the user, or something that this machine lacks, becomes on
 wrong, where, and what to do next. The command line prints the text without a traceback and exits with `exit_code`.
 """
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from enum import IntEnum
 
 
@@ -41,3 +43,9 @@ class MissingEnvironment(UserError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, exit_code=ExitCode.ENVIRONMENT)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Returns " (did you mean X?)" with the most similar known name; empty if none is similar."""
+    near = get_close_matches(name, known, n=1)
+    return f" (did you mean {near[0]}?)" if near else ""

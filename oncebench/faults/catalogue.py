@@ -15,7 +15,7 @@ from functools import partial
 from oncebench.delivery.contract import AT_MOST_ONCE, EXACTLY_ONCE, Support
 from oncebench.delivery.failpoints import KILL, POINTS, Fault, parse_fault
 from oncebench.delivery.protocols import exactly_once_two_phase, native, protocol_of
-from oncebench.errors import ExitCode, UserError
+from oncebench.errors import ExitCode, UserError, did_you_mean
 from oncebench.faults import checkpoint, disk, link, process, server
 from oncebench.faults.checkpoint import BATCHES_BACK, COMMITS, OFFSETS, damaging
 from oncebench.faults.context import Injection
@@ -373,7 +373,8 @@ def why_malformed(fault: Fault) -> str | None:
     """Returns the mistake in the text of a fault; None if the text is well formed."""
     action = FAULTS.get(fault.action)
     if action is None:
-        return f"unknown fault action {fault.action!r}; available: {', '.join(FAULTS)}"
+        meant = did_you_mean(fault.action, FAULTS)
+        return f"unknown fault action {fault.action!r}{meant}; available: {', '.join(FAULTS)}"
     if action.timed != (fault.seconds is not None):
         needs = f"needs its seconds ({fault.action}:5)" if action.timed else "takes no seconds"
         return f"fault {fault}: {fault.action} {needs}"

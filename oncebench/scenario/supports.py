@@ -6,12 +6,11 @@ Failure modes: an unknown sink, guarantee or variant raises `UserError` with exi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from oncebench.delivery.contract import GUARANTEES, SinkKind, Support
 from oncebench.delivery.protocols import PROTOCOLS, choose, exactly_once_two_phase, protocol_of
-from oncebench.errors import ExitCode, UserError
+from oncebench.errors import ExitCode, UserError, did_you_mean
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.order import ordered
 from oncebench.sinks.packages import LEFT_OUT
@@ -27,7 +26,9 @@ def support_of(sink: str, guarantee: str, variant: str | None) -> Support:
     require_sinks([sink])
     if guarantee not in GUARANTEES:
         raise UserError(
-            f"unknown delivery guarantee {guarantee!r}; they are: {', '.join(GUARANTEES)}", exit_code=ExitCode.USAGE
+            f"unknown delivery guarantee {guarantee!r}{did_you_mean(guarantee, GUARANTEES)}; they are: "
+            f"{', '.join(GUARANTEES)}",
+            exit_code=ExitCode.USAGE,
         )
     supports = SINKS[sink].supports
     for support in supports:
@@ -36,7 +37,8 @@ def support_of(sink: str, guarantee: str, variant: str | None) -> Support:
     reasons = {(lacked, of_it): why for lacked, of_it, why in lacking(SINKS[sink])}
     why = reasons.get((guarantee, "")) or (reasons.get((guarantee, variant)) if variant else None)
     reason = f" ({why})" if why else ""
-    variants = ", ".join(s.variant for s in supports if s.guarantee == guarantee)
+    of_guarantee = [s.variant for s in supports if s.guarantee == guarantee]
+    variants = ", ".join(of_guarantee)
     if not variants:
         kept = ", ".join(each for each in GUARANTEES if any(s.guarantee == each for s in supports))
         raise UserError(
@@ -46,8 +48,9 @@ def support_of(sink: str, guarantee: str, variant: str | None) -> Support:
         raise UserError(
             f"sink {sink} has no default for {guarantee}; give --variant: {variants}", exit_code=ExitCode.USAGE
         )
+    hint = reason or did_you_mean(variant, of_guarantee)
     raise UserError(
-        f"sink {sink} has no variant {variant!r} of {guarantee}{reason}; it has: {variants}", exit_code=ExitCode.USAGE
+        f"sink {sink} has no variant {variant!r} of {guarantee}{hint}; it has: {variants}", exit_code=ExitCode.USAGE
     )
 
 
@@ -112,8 +115,7 @@ def require_sinks(sinks: Iterable[str]) -> None:
 def _unknown_sink(sink: str) -> str:
     broken = [name for name, kind in SINKS.items() if any(support.expected_anomaly for support in kind.supports)]
     sound = [name for name, kind in SINKS.items() if name not in broken and not kind.certify_only]
-    near = get_close_matches(sink, [*sound, *broken], n=1)
-    meant = f" (did you mean {near[0]}?)" if near else ""
+    meant = did_you_mean(sink, [*sound, *broken])
     left_out = "".join(f". {why.removesuffix('.')}" for why in LEFT_OUT.values())
     return (
         f"unknown sink {sink!r}{meant}; the sinks are: {', '.join(sound)}; broken on purpose: {', '.join(broken)}"

@@ -50,7 +50,9 @@ def run_command(*words: str, cwd: Path | None = None, **environment: str) -> tup
     ("words", "expected"),
     [
         (("run", "--sink", "nowhere", "--guarantee", "exactly-once"), "unknown sink 'nowhere'; the sinks are: "),
-        (("run", "--sink", "kafka", "--guarantee", "twice"), "unknown delivery guarantee 'twice'"),
+        (("run", "--sink", "kafka", "--guarantee", "twice"), "unknown delivery guarantee 'twice'; they are: "),
+        (("run", "--sink", "kafka", "--guarantee", "exactly"), "'exactly' (did you mean exactly-once?); they are: "),
+        ((*GOOD, "--variant", "two-phas"), "no variant 'two-phas' of exactly-once (did you mean two-phase?); it has: "),
         ((*GOOD, "--variant", "claim"), "has no variant 'claim' of exactly-once; it has: two-phase, idempotent"),
         ((*GOOD, "--fault", "nowhere"), "unknown failpoint 'nowhere'; the failpoints are: batch-start"),
         ((*GOOD, "--fault", "mid-write:stop"), "stop needs its seconds"),

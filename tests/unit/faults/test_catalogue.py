@@ -31,6 +31,8 @@ def test_an_unknown_action_is_refused_with_the_available_ones() -> None:
     with pytest.raises(UserError, match="unknown fault action 'burn'; available: kill, stop, ") as refused:
         checked_fault("after-commit:burn")
     assert refused.value.exit_code == 2
+    with pytest.raises(UserError, match=r"unknown fault action 'kil' \(did you mean kill\?\); available"):
+        checked_fault("after-commit:kil")
 
 
 @pytest.mark.parametrize(
