@@ -18,6 +18,7 @@ from oncebench.report.measures.generators import processes_text
 from oncebench.report.measures.metrics import BY_NAME, THROUGHPUT, figure
 from oncebench.report.outcome import ORDER, broken_by, is_healthy, outcome_of
 from oncebench.report.schema import Report
+from oncebench.report.tables import commits
 from oncebench.report.tables.batch_series import BatchSeries
 from oncebench.report.titles import title
 from oncebench.site import about, costs, curves, engines, flat_out
@@ -28,13 +29,16 @@ from oncebench.site.pack import Texts, columns, numbers, short
 from oncebench.site.stored import Stored
 
 # Version of the data. It grows when the page's scripts could misread older data.
-FORM = 8
+FORM = 9
 # Metrics in the list of all runs.
 _OF_RUNS = ("p50_ms", "p99_ms", "cpu_s", "recovery_s")
 
 
 def data_of(
-    stored: Sequence[Stored], others: Sequence[Stored] = (), series: Sequence[BatchSeries] = ()
+    stored: Sequence[Stored],
+    others: Sequence[Stored] = (),
+    series: Sequence[BatchSeries] = (),
+    history: Sequence[commits.Commit] = (),
 ) -> dict[str, Any]:
     """Everything that the page draws.
 
@@ -42,6 +46,7 @@ def data_of(
         stored: runs of the suite.
         others: series of several engines.
         series: of `oncebench batches`.
+        history: the speed of earlier commits.
     """
     reports = [each.report for each in stored]
     texts = Texts()
@@ -70,6 +75,7 @@ def data_of(
         "timelines": timelines.as_json(reports, configurations, texts),
         "flat_out": flat_out.as_json(series),
         "engines": engines.as_json(others),
+        "commits": commits.as_json(history),
         "recovery": recovery.as_json(reports, configurations),
         "runs": _runs(stored, configurations, texts),
         "text": texts.as_json(),  # last, because every part before it adds texts

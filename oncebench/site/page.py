@@ -17,7 +17,8 @@ STYLES = ("colours.css", "page.css", "tables.css", "plots.css", "headline.css", 
 # Each script uses those before it. All are wrapped in one function, so the page has one global: its data.
 SCRIPTS = (
     "elements.js", "plots.js", "state.js", "filters.js", "run_details.js", "headline.js", "about.js", "matrix.js",
-    "costs.js", "flat_out.js", "latency.js", "timeline.js", "engines.js", "recovery.js", "all_runs.js", "main.js",
+    "costs.js", "flat_out.js", "latency.js", "timeline.js", "engines.js", "commits.js", "recovery.js", "all_runs.js",
+    "main.js",
 )  # fmt: skip
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _MARK = re.compile(r"\{\{(\w+)\}\}")

@@ -1,7 +1,7 @@
 """Writes index.html, data.js and the tables of a results folder, from all its reports.
 
-Promise: every published figure comes from a report in runs/ or engines/. Each file is written whole or not at all. A
-file whose content stays the same is not touched.
+Promise: every published figure comes from a file in runs/, engines/, batches/ or commits/. Each file is written whole
+or not at all. A file whose content stays the same is not touched.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oncebench.report.comparisons import repeatability, sustained
-from oncebench.report.tables import batches, cost_table, engines, fault_matrix, fault_text, table
+from oncebench.report.tables import batches, commits, cost_table, engines, fault_matrix, fault_text, table
 from oncebench.report.tables.batch_series import series_in
 from oncebench.site import csv_tables
 from oncebench.site.data import as_script, data_of
@@ -50,7 +50,8 @@ def publish(folder: Path) -> Publication:
     reports = [each.report for each in stored]
     others = engines_in(folder)
     series = series_in(folder)
-    data = as_script(data_of(stored, others, series))
+    history = commits.commits_in(folder)
+    data = as_script(data_of(stored, others, series, history))
     made: Mapping[str, str] = {
         PAGE: page(data, {path: name for path, name in GUIDES.items() if (folder / path).exists()}),
         DATA: data,
@@ -60,6 +61,7 @@ def publish(folder: Path) -> Publication:
         "tables/sustained.md": sustained.markdown(reports),
         "tables/noise.md": repeatability.noise_markdown(reports),
         "tables/engines.md": engines.markdown([each.report for each in others]),
+        "tables/commits.md": commits.markdown(history),
         "tables/batches.md": "\n".join(filter(None, (batches.markdown(series), batches.agreements(series)))),
         "tables/costs.csv": csv_tables.costs(reports),
         "tables/faults.md": fault_text.markdown(reports, fault_matrix.cells_of(reports)),

@@ -29,6 +29,7 @@ showCommonSetting();
 showMatrixKey();
 showFlatOut();
 showEngines();
+showCommits();
 showParts();
 listenToDialog();
 showAll();

@@ -1,7 +1,7 @@
 // Plots: scales, ticks, the marks of the guarantees, and figures with their numbers as a table.
 
 const DATA = window.ONCEBENCH;
-if (!DATA || DATA.form !== 8) {
+if (!DATA || DATA.form !== 9) {
   put(
     "main",
     el(
