@@ -1,1 +1,1 @@
-"""asv benchmarks. Each is thin and calls one stable function of oncebench."""
+"""asv benchmarks. Each calls stable functions or the command line of oncebench."""

@@ -1,4 +1,7 @@
-"""The code that runs per event, row or transaction: pure Python, no JVM, seconds in all."""
+"""Tracks the time of code that runs per event, row or transaction.
+
+Pure Python without a JVM. All of it takes seconds.
+"""
 
 from asv_runner.benchmarks.mark import SkipNotImplemented as _Skip
 

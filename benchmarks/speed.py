@@ -1,8 +1,8 @@
 """Tracks over commits how fast the pipeline is, with the same load for each commit.
 
-Each commit runs by its own command line. Options and fields of the report have kept their names since the first commit
-of the history, but for `--guarantee`, which was `--delivery`. One configuration is measured: the Kafka sink,
-exactly-once, two-phase. Lower is better in each metric.
+Each commit runs by its own command line. Options and fields of the report have the same names in every commit, except
+`--guarantee`: older commits call it `--delivery`. One configuration is measured: the Kafka sink, exactly-once,
+two-phase. Lower is better in each metric.
 """
 
 import json

@@ -6,9 +6,9 @@ Exit codes:
 - 1: the load could not start, or it ended before its plan;
 - 2: the config is wrong.
 
-The first signal stops sending and waits for Kafka's answers; a second signal stops the waiting. `oncebench` sends the
-second one after half of the time that it waits before it kills the process. The last line of the status file is the
-summary, unless the load could not start.
+The first signal stops sending and waits for Kafka's answers; a second signal stops the waiting. `oncebench` waits for
+some time before it kills the process. It sends the second signal after half of this time. The last line of the status
+file is the summary, unless the load could not start.
 """
 
 import signal

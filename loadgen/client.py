@@ -1,7 +1,7 @@
 """The Kafka client of the load: an idempotent producer, its settings and its connection.
 
-Idempotent means that librdkafka's retries are written once and in order (KIP-98). So the topic holds exactly the events
-of the load, also after a broker failure, if the broker is back within `delivery.timeout.ms`.
+Idempotent means that Kafka writes an event once and in order, even if librdkafka sends it again (KIP-98). So the topic
+holds exactly the events of the load, also after a broker failure, if the broker is back within `delivery.timeout.ms`.
 """
 
 import time

@@ -2,12 +2,12 @@
 
 The ledger is a folder with `plan.json` and one `.npy` file per column. Row k of each column is event k of the schedule.
 
-- The columns are memory-mapped files, so a written value survives a kill of the generator in the next instruction. A
-  power cut may lose values; such a run is not audited.
+- The columns are memory-mapped files. So a written value survives, even if a kill of the generator comes in the next
+  instruction. A power cut may lose values; such a run is not audited.
 - `sent_us` is written before the client gets the event. So an event that may be in the topic never counts as
   "not attempted".
-- A failed event may still be in the topic: its acknowledgement was lost, then its time ran out. "Failed" means that
-  Kafka did not confirm the event, not that the event is missing.
+- A failed event may still be in the topic, for example if its acknowledgement was lost until its time ran out. "Failed"
+  means that Kafka did not confirm the event, not that the event is missing.
 
 | column | dtype | meaning |
 |---|---|---|

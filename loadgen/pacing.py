@@ -3,7 +3,7 @@
 | shape                          | rate of events                                           |
 |--------------------------------|----------------------------------------------------------|
 | `constant`                     | `rate` all the time                                      |
-| `ramp:FROM_RATE`               | from FROM_RATE evenly to `rate` over the whole load      |
+| `ramp:FROM_RATE`               | linearly from FROM_RATE to `rate` over the whole load    |
 | `burst:PEAK_RATE:ON_S:EVERY_S` | PEAK_RATE in the last ON_S seconds of every EVERY_S      |
 |                                | seconds, `rate` otherwise                                |
 | rate "max"                     | all events are due at once (flat out); `constant` only   |

@@ -4,8 +4,8 @@ A shape is the rate of the load over time (`loadgen.pacing`). Its `cumulative(t)
 t, and its `inverse(k)` is the time at which event k is due. An event's place is a point on the axis of that count.
 
 **Order.** Session i starts in its own slot of 100 events and has its own spread of 1 to 2 s. Its events lie in that
-window, unevenly and in proportion to the shape's rate. Sorting all events by their place in the count of due events
-mixes the events of different sessions.
+window, unevenly and in proportion to the shape's rate. All events are sorted by their place on the axis, which mixes
+the events of different sessions.
 
 **Time.** The event at place k of that order is due at `shape.inverse(k)`, so the rate is exact at every moment. In
 return, the spread of some sessions differs from 1 to 2 s:

@@ -9,8 +9,8 @@ The first two have the sessions, keys and values of `loadgen.schedule` and `load
 - Some events are certainly late: their event time is LATE_BY_US before the time at which they are sent. A watermark has
   passed such a time in every run whose pipeline has read one event of the present before the load begins.
 - All other events are certainly in time: no event is sent while an event that is `most_ahead_us` older has no answer
-  from Kafka. So a watermark that follows the newest event by `most_ahead_us` or more is never ahead of an event that is
-  still to come, whichever partitions a batch reads.
+  from Kafka. So a watermark that is `most_ahead_us` or more behind the newest event is never ahead of a coming event.
+  This holds for any partitions that a batch reads.
 
 **records** sends the lines of a file instead (`loadgen.replay`).
 """

@@ -1,1 +1,1 @@
-"""Other engines on the same work, in the rows of the same tables."""
+"""Other engines that do the pipeline's work. Their runs are rows of the same tables."""

@@ -1,8 +1,6 @@
 """Makes the command line of a peer, such as `python -m peers.flink`.
 
-The command runs one cell with the peer as the engine.
-
-The run is judged like a run of `oncebench run`.
+The command runs one cell with the peer as the engine. The run is judged like a run of `oncebench run`.
 """
 
 from __future__ import annotations

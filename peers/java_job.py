@@ -3,7 +3,7 @@
 The job is compiled once per version of sources and jars.
 
 Promise: the folder of the classes is complete or absent. Failure modes (`MissingEnvironment`): the Java that was found
-has no compiler, or the sources do not compile. The error then has the compiler's messages.
+has no compiler, or the sources do not compile. In the second case the error has the compiler's messages.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads the variants of a peer's job, such as `flink-rocksdb-200ms`.
 
 The form is `ENGINE-STATE-INTERVALms`. The state is on the heap or in RocksDB. The interval is the time between two
-checkpoints or commits, and so between two commits of an exactly-once sink.
+checkpoints or commits. An exactly-once sink therefore commits once per interval.
 """
 
 from __future__ import annotations

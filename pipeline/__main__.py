@@ -1,7 +1,10 @@
 """Runs the pipeline until SIGTERM: `python -m pipeline CONFIG.json [--accept-gap TEXT]`.
 
-Exit codes: 0 stopped as asked; 1 failed (a restart replays the open batch); 2 refused to start, or failed in a way that
-a restart does not mend.
+Exit codes:
+
+- 0: stopped as asked.
+- 1: failed; a restart replays the open batch.
+- 2: refused to start, or failed in a way that a restart does not mend.
 """
 
 from __future__ import annotations

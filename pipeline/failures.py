@@ -1,4 +1,4 @@
-"""Finds the cause of a query's failure, and says what helps, for the last line of the log."""
+"""Finds the cause of a query's failure, and adds what helps, for the last line of the log."""
 
 from __future__ import annotations
 

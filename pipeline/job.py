@@ -1,9 +1,10 @@
 """The job: Kafka -> query -> sink, from start to stop.
 
 Promise: all checks come before anything is read or written. The query ends with an exception that names the next step,
-or gently between two batches. A start first checks settings, columns, input and quarantine topic: their refusals stop
-no other driver. Then it has three steps. The journal takes the generation, and an older driver stops. The sink fences
-that driver's producers and aborts what it left. The query replays an open batch.
+or it stops gently between two batches. A start first checks settings, columns, input and quarantine topic. A refusal by
+these checks stops no other driver. Then the start has three steps. The journal takes a new generation, and an older
+driver stops. The sink fences that driver's producers and aborts the transactions that they left. The query replays an
+open batch.
 
 One exception to the gentle stop: Spark's own streaming sink (`native` without faults) is stopped in the middle of a
 batch. Spark cannot stop a query that always has input more gently.

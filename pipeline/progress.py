@@ -1,6 +1,6 @@
 """Records the pipeline's progress as JSON lines, and its position for Kafka tools.
 
-`progress.jsonl` has one object a line:
+`progress.jsonl` has one object per line:
 
     {"kind": "started", "t_us", "generation", "sink_id", "open_batch", "versions"}
     {"kind": "gap", "t_us", "text", "batch"}
@@ -10,19 +10,19 @@
      "event_time"}
     {"kind": "stopped", "t_us", "why"}
 
-`began_us` is the beginning of the batch's trigger, by Spark's clock. The line is written when Spark calls its
+`began_us` is the beginning of the batch's trigger, by Spark's clock. The `batch` line is written when Spark calls its
 listeners, some 0.2 to 0.5 s after the batch's end. `open_batch` is the batch that Spark's offset log has and its commit
-log lacks: an earlier attempt left it, and this attempt runs it again. null: there is none. `gap` is a loss that this
-attempt has accepted (docs/starts.md).
+log lacks: an earlier attempt left it, and this attempt runs it again. `null` means that there is none. `gap` is a loss
+that this attempt has accepted (docs/starts.md).
 
 A `batch` line means that Spark's commit log has the batch; `end_offsets` are then the pipeline's committed position.
 The same position is committed to a consumer group, for monitoring only: the pipeline never reads it, and deleting or
 moving it has no effect.
 
-What can go wrong: that commit fails, which is logged, and the pipeline continues. It also continues if a line cannot be
-written (a full disk), because a batch is done with or without its line. Only a run that is judged by its lines
-(`progress_whole`) stops then. A job of days keeps the newest MOST_BYTES, and as many bytes before them in
-`progress.jsonl.1`.
+What can go wrong: the commit to the consumer group fails. The pipeline logs this and continues. It also continues if a
+line cannot be written (a full disk), because a batch is done with or without its line. Only a run that is judged by its
+lines (`progress_whole`) stops then. A long job keeps at most MOST_BYTES in this file, and the same amount of older
+lines in `progress.jsonl.1`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,14 @@
-"""The query from the input topic to rows. For your own, change this file and `rows.py`.
+"""The query from the input topic to rows.
+
+For your own query, change this file and `rows.py`.
 
 Promise: the rows depend on the input alone, not on a clock, a random number or the order of arrival. Therefore a
 replayed batch makes the same rows.
 
-What can go wrong: under exactly-once, a batch with more tasks than the pipeline has partitions is refused, unless the
-sink keeps no marks by task number. Such a query must also end with a shuffle by key (groupBy, or repartition by a
-column), or it is refused. The shuffle makes exactly as many tasks, and a replay puts each row into the same task.
+What can go wrong: under exactly-once, a sink may keep marks by task number. For such a sink, the pipeline refuses a
+batch with more tasks than partitions. It also refuses a query that does not end with a shuffle by key (groupBy, or
+repartition by a column). The shuffle makes exactly as many tasks as partitions, and a replay puts each row into the
+same task.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The columns of a row. For your own, change this file and `query.py`, which makes the rows."""
+"""The columns of a row. For your own columns, change this file and `query.py`."""
 
 from __future__ import annotations
 

@@ -7,13 +7,14 @@ Promise: the rows depend on the session's events alone, not on a clock, a batch 
 state, in a row, or in quarantine with the reason of its rejection.
 
 A finished session leaves a small tombstone, which distinguishes a late event from the start of a new session. A timer
-removes tombstones and sessions that never end from the state. Time is the time at which Spark planned a batch. It is in
-Spark's offset log, also as the watermark that fires the timer, so a replay decides the same.
+removes tombstones and sessions that never end from the state. The operator's clock is the time at which Spark planned a
+batch. Spark's offset log has this time, also as the watermark that fires the timer, so a replay decides the same.
 
-A session leaves the state when batches were planned for at least `timeout_ms` without an event of it. The watermark may
-jump, after an outage for example. Therefore the first timer only starts the second, which fires when the watermark has
-advanced by `timeout_ms` since. The second removes the session if no batch has seen it in that time. A session that was
-just seen never expires, whatever the age of its events or of another partition's.
+A session leaves the state if batches are planned for at least `timeout_ms` and none of them has an event of the
+session. The watermark may jump, for example after an outage. Therefore the first timer only starts the second, which
+fires when the watermark has advanced by `timeout_ms` since. The second removes the session if no batch has seen it in
+that time. A session that was just seen never expires. The age of its events does not matter, nor does the age of events
+in other partitions.
 
 What can go wrong: an event that comes more than `timeout_ms` after its session may be taken for a new session. It is
 rejected as `never-ended` when its own timer fires.

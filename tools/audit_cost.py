@@ -5,15 +5,15 @@
 Takes 20 seconds by default, and five minutes with 10,000,000 events.
 
 Writes the record of a faultless run with EVENTS events (default: 833,400, a million rows) in the format of a run
-folder. Then it loads and audits the record with each auditor, and makes a report with both, in a fresh process each.
-With FOLDER the record stays in that folder, and a second call only audits it. 10,000,000 events take 2 GB of disk. With
-RECORD_BYTES the events are padded to this size.
+folder. Then it loads and audits the record with each auditor, and makes a report with both. Each of these steps has a
+fresh process. With FOLDER the record stays in that folder, and a second call only audits it. 10,000,000 events take 2
+GB of disk. With RECORD_BYTES the events are padded to this size.
 
 A row is a record of the input topic or a row of the final read: 100 events and 20 rows per session. The observer's rows
 and the ledger are part of the record and of the cost, but do not count as rows.
 
 The memory is the peak resident set of the process (`VmHWM`), with the interpreter, its libraries and the pages of
-mapped files. `ru_maxrss` can be that of the process that started it.
+mapped files. The tool does not use `ru_maxrss`, because it can be the peak of the parent process.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""By what factor a figure must grow for `asv compare` to find it.
+"""Computes by which factor a figure must grow for `asv compare` to find the change.
 
     python -m tools.detectable_change [REPORTS ...]
 
 Takes about two minutes on two cores; no Spark and no broker. REPORTS: default is results/runs/costs-*.jsonl.
 
-For each metric and number of rounds it prints the factor that is found in every other try: the median over the cells of
-the full comparison. A try draws that many rounds of a commit, and of a second commit that is slower by the factor. Both
-come from a log-normal distribution with the median and spread of the cell's published rounds. The try then applies the
-test of `asv compare`: `asv._stats.is_different`, and whether the median grew.
+For each metric and number of rounds it prints the factor that asv finds in half of the tries: the median over the cells
+of the full comparison. A try draws that many rounds of a commit, and as many rounds of a second commit that is slower
+by the factor. Both come from a log-normal distribution with the median and spread of the cell's published rounds. The
+try then applies the test of `asv compare`: `asv._stats.is_different`, and whether the median grew.
 
 Limit: real rounds are slow together when the machine is slow, but the tries are independent. A paired comparison would
 find smaller factors; asv does not pair.

@@ -6,11 +6,11 @@ Takes about four minutes with 7 pairs on two cores. Starts a broker of its own o
 
 First both programs send EVENTS records flat out, in alternating pairs, every second pair in reverse order. Both are
 idempotent with acks=all, and have the same linger, batch size and compression (SETTINGS). Records have the same size.
-Kafka's perf test sends no keys, so its value is as long as the mean key and value of the generator's events together.
+Kafka's perf test sends no keys, so its value is as long as a key and a value of the generator together, on average.
 
-Each program prints its own figure: acknowledged records per second, from the first send to the last acknowledgement.
-A first pair warms up the broker and does not count. The tool prints medians, and the ratio within a pair with its 95 %
-interval of the median.
+Each program prints its own figure: acknowledged records per second, from the first send to the last acknowledgement. A
+first pair warms up the broker and does not count. The tool prints medians. It also prints the median of the ratios
+within a pair, with its 95 % interval.
 
 Then the generator sends RATE events/s (default: 100,000) for LATENESS_S seconds in each of three runs. The tool prints
 the lateness of each run.

@@ -4,14 +4,14 @@
 
 Takes about 40 minutes with 7 rounds on two cores. Use a quiet machine.
 
-A clone gets two commits. In the first, a two-phase commit to Kafka takes 10 ms longer. The second takes that back, but
-forgets which batches are committed, so a replay of the idempotent variant duplicates its batch. (Two-phase reads its
-journal and duplicates nothing.) asv measures both exactly-once cells of Kafka at all three commits, each in asv's own
-environment. It then compares them. Each variant is the control of the other: idempotent does not have the slow commit,
-two-phase does not duplicate, so their figures must not change.
+A clone gets two commits. In the first, a two-phase commit to Kafka takes 10 ms longer. The second undoes this delay,
+but forgets which batches are committed, so a replay of the idempotent variant duplicates its batch. (Two-phase reads
+its journal and duplicates nothing.) asv measures both exactly-once cells of Kafka at all three commits, each in asv's
+own environment. It then compares them. Each variant is the control of the other: idempotent does not have the slow
+commit, and two-phase does not duplicate. So these figures must not change.
 
-What is printed is the output of `asv compare`; for the second commit only its promises. That commit runs one round,
-which allows no statement on costs.
+The tool prints the output of `asv compare`, and for the second commit only its promises. That commit runs one round,
+which is too little to compare costs.
 
 Failure mode: asv measures one commit after the other, so other load on the machine counts against one of them.
 """

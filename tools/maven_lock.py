@@ -4,8 +4,8 @@
 
 Takes a minute or two and needs Maven Central. Run it by hand to change a version, and review the diff.
 
-The format is jgo's own. Spark's bundles leave out jars that pyspark ships: with two versions of a class on the class
-path, their order would decide which one runs.
+The format is jgo's own. Spark's bundles leave out jars that pyspark ships. Otherwise the class path could have two
+versions of a class, and their order would decide which one runs.
 """
 
 import re

@@ -1,14 +1,15 @@
-"""Measures how much processor time observation costs the pipeline that is observed.
+"""Measures how much processor time the observer costs the pipeline that it observes.
 
     python -m tools.observer_cost [WINDOWS] [SINK ...]
 
 Takes four minutes per sink (default: 16 windows; kafka, postgres). Use a quiet machine: other load counts against the
 window that it hits.
 
-One long run has windows of WINDOW_S. In half of them it is watched as usual. In the others the observer is stopped, and
-nothing is sampled or polled. The order alternates (on, off, off, on). The pipeline's processor time in a window is
-compared with the neighbouring window, which has the same load in the same JVM. Two separate runs would differ by more
-than the effect, because each JVM compiles the code differently. The watchers' own processor time is printed too.
+One long run has windows of WINDOW_S. In half of them the run is observed as usual. In the others the observer is
+stopped, and nothing is sampled or polled. The order alternates (on, off, off, on). The pipeline's processor time in a
+window is compared with the neighbouring window, which has the same load in the same JVM. Two separate runs would differ
+by more than the effect, because each JVM compiles the code differently. The tool also prints the processor time of the
+observing processes.
 
 Limit: an observer reads in its next window what it missed while it was stopped, so observation looks slightly more
 expensive than it is.

@@ -4,10 +4,14 @@
 
 Takes about seven minutes with 7 rounds on two cores; starts a broker of its own on loopback.
 
-It checks three published claims: producing with short transactions against producing without; a transaction per message
-against a flush and a commit of offsets; reading `read_committed` against `read_uncommitted`. The arms take turns, and
-every second round runs them backwards. It prints medians over the rounds, and ratios within a round with their 95 %
-intervals of the median.
+It checks three published claims, which compare:
+
+- producers with short transactions, and producers without transactions;
+- a transaction per message, and a flush with a commit of offsets;
+- `read_committed` readers, and `read_uncommitted` readers.
+
+The compared clients take turns, and every second round has the reverse order. The tool prints medians over the rounds.
+It also prints the median of the ratios within a round, with its 95 % interval.
 
 Limits: client (librdkafka) and broker share the processors. A commit first sends all queued records, so transactions
 last longer than planned; the tool prints how long. Both readers read a topic with committed transactions only. The cost

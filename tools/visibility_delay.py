@@ -5,9 +5,9 @@
 Takes some 15 s per sink. Use a quiet machine. BUSY: the number of processes that keep the processors busy meanwhile.
 
 A separate process makes steps of ROWS rows visible at random moments. It takes the time right after each step: after
-the rename, the COMMIT, the rename of the log entry, or the acknowledgement. The observer's own loop follows. Per sink
-the tool prints the delay (mean, median, p99, in ms) and the share of a core that following an idle sink takes. For
-PostgreSQL it also prints the share of the server session.
+the rename, the COMMIT, the rename of the log entry, or the acknowledgement. The observer's own loop reads the sink
+meanwhile. Per sink the tool prints the delay (mean, median, p99, in ms) and the share of a core that the observer takes
+while the sink is idle. For PostgreSQL it also prints the share that the server session takes.
 
 Limit: the call that makes a step visible returns slightly later than the step is visible. A delay may come out some
 tens of microseconds too small. Kafka's acknowledgement may even arrive after the observer has the row.

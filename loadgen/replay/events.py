@@ -12,7 +12,7 @@ An event is a JSON object:
 | load | the load's seed, in hexadecimal |
 | n | the number of the event |
 | scheduled_at | when the event is due, epoch µs |
-| record | the line as a text, so each byte of it is kept |
+| record | the line as a text: each byte of it is kept |
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
 """A file of JSON lines: reads its records one by one, and refuses a line that is no record.
 
-Promise: memory holds one line. A record is a line without the white space around it. Empty lines are skipped, and
-count as lines. The last line needs no line break. The file is read several times, so a pipe is refused.
-A file that has changed since its first reading began is refused, too.
+Promise: memory holds one line. A record is a line without the white space around it. Empty lines are skipped, and count
+as lines. The last line needs no line break. The file is read several times, so a pipe is refused. A file that has
+changed since the start of its first reading is refused, too.
 """
 
 import json

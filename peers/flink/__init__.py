@@ -1,1 +1,1 @@
-"""Does the pipeline's work on Apache Flink: one Java job in a one-process mini-cluster."""
+"""Does the pipeline's work on Apache Flink: one Java job in a mini-cluster of one process."""

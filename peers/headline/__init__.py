@@ -1,1 +1,1 @@
-"""Every engine under every guarantee on the same work, as one table."""
+"""Runs every engine under every guarantee with the same work, for one table."""

@@ -1,4 +1,4 @@
-"""The headline as data: its rows, and the loads that every row gets.
+"""The table of all engines as data: its rows, and the loads that every row gets.
 
 A row is an engine under one guarantee. Each row gets three loads, and each load answers one question:
 

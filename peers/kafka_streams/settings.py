@@ -1,6 +1,6 @@
-"""Computes every setting of the Kafka Streams job that is no default, with its reason.
+"""Computes every setting of the Kafka Streams job that differs from a default.
 
-A report contains all of them.
+Each setting has its reason. A report contains all of them.
 
 Promise: pure functions of the cell. The job adds no setting of its own (see `Settings.java`).
 """

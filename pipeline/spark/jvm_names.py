@@ -1,7 +1,7 @@
 """Looks up once the names of JVM classes that PySpark looks up in every batch.
 
 A look-up goes to the JVM, and py4j tries a short name in every imported package. Each try that fails searches all jars
-on the class path. A batch needs some ten look-ups, which found the same classes in the batch before.
+on the class path. A batch needs some ten look-ups, and they find the same classes in every batch.
 
 Promise: only the time changes. A name that this version of Spark does not have is left out.
 """

@@ -1,9 +1,9 @@
 """Unix sockets between Spark's JVM and its Python workers, in a folder with a short name.
 
-Over TCP, each Python stage of a batch begins with a pause of 40 ms: the JVM's second small segment waits for the
-acknowledgement of the first, which the worker's kernel delays. SPARK-51667 describes the same pause in Spark's state
-server. A job of two empty Python tasks takes 68 ms over TCP and 22 ms over Unix sockets. Spark has them since 4.1, off
-by default.
+Over TCP, each Python stage of a batch begins with a pause of 40 ms. The JVM's second small segment waits for the
+acknowledgement of the first segment, and the worker's kernel delays this acknowledgement. SPARK-51667 describes the
+same pause in Spark's state server. A job of two empty Python tasks takes 68 ms over TCP and 22 ms over Unix sockets.
+Spark has them since 4.1, off by default.
 
 Promise: only this user can read the folder, and it is removed when the pipeline ends. After a kill, the next attempt
 with the same record removes it, or `sweep` does. What can go wrong: the folder does not exist on other machines, so

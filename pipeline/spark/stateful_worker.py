@@ -10,8 +10,8 @@ rows as an Arrow batch of its own, empty or not. Both cost more than the operato
 - **Rows** of many keys go into one batch.
 - **The connection for state** ends from the JVM's side. Spark's `TransformWithStateInPySparkStateServer` closes its
   socket only if the end of the task interrupts it. PySpark tells it to stop before that, so each task leaves a socket
-  open in the JVM, until no descriptor is left after some hours. Here the worker says nothing, and keeps its own end
-  until the JVM has closed the other one.
+  open in the JVM, until no descriptor is left after some hours. Here the worker sends no stop, and keeps its own end
+  open until the JVM has closed the other end.
 
 Failure mode: a call fails. The next call that waits then raises the error, with the message of the first failure. At
 the end of a task the worker reads every answer that is left. So no failure is lost, and Spark fails the task before it

@@ -1,7 +1,7 @@
 """Puts a pipeline's temporary files into a folder of its own, below its record.
 
 When they are killed, Spark, RocksDB and Python leave 30 MB and more (block folders, unpacked native code). In the
-system's temporary folder these files would stay for ever; here the next attempt of the pipeline removes them. What can
+system's temporary folder these files would stay forever. Here the next attempt of the pipeline removes them. What can
 go wrong: the record's file system is mounted noexec, and native code cannot be loaded.
 """
 

@@ -4,10 +4,10 @@ The daemon imports the workers' modules before it forks.
 
 On a cluster, the check refuses a machine that lacks files of the job (`pipeline.spark.cluster.machines`).
 
-Promise: the imports change only the time. A worker starts at once. Otherwise each worker would import pandas, Arrow and
-the Kafka client, which takes a second of processor time. A restart after a fault would need four such seconds. The
-calls of the stateful operator wait less (`pipeline.spark.stateful_worker`).
-The setting is `spark.python.daemon.module`; the daemon itself is PySpark's.
+Promise: the imports change only the time. With them, a worker starts at once. Without them, each worker would import
+pandas, Arrow and the Kafka client, which takes a second of processor time. A restart after a fault would need four such
+seconds. The stateful operator's calls wait less, because the module also loads `pipeline.spark.stateful_worker`. The
+setting is `spark.python.daemon.module`; the daemon itself is PySpark's.
 """
 
 import gc

@@ -1,1 +1,1 @@
-"""What a start checks before the query: input, output, and what is left of both."""
+"""Checks the input and the output at a start, and the input while the query runs."""

@@ -1,6 +1,6 @@
-"""Compares at a start what the journal remembers with what input and output have.
+"""Compares input and output with the journal at a start.
 
-Promise: input that was replaced or deleted refuses the start before the query reads or writes anything. The operator
+Promise: if input was replaced or deleted, the start is refused before the query reads or writes anything. The operator
 can accept exactly the loss that the refusal prints (`accept_gap`). `oncebench.jobs.inputs.checks` compares the input,
 and `oncebench.jobs.output` the output.
 """

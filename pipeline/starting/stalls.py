@@ -1,12 +1,14 @@
 """Reports input partitions in which a transaction does not end.
 
-A committed reader cannot read on in such a partition.
+A committed reader cannot read further in such a partition.
 
-A transaction that its producer never ends holds the last stable offset. Committed readers then wait, also for records
-of other producers behind it. Brokers end it after the producer's time-out, and never if it hangs (KIP-890, KIP-664).
+A transaction that its producer never ends holds the last stable offset. Committed readers then wait, also for later
+records of other producers. Brokers abort such a transaction after the producer's time-out. They never abort a hanging
+transaction (KIP-890, KIP-664).
 
-Promise: such a wait is logged with partition, offset and what ends it, once it has lasted for STALLED_S, and again each
-REPEAT_S. It changes nothing: only the operator knows whether the transaction's producer still works.
+Promise: such a wait is logged with its partition, its offset and a command that aborts the transaction. This happens
+once the wait has lasted for STALLED_S, and again each REPEAT_S. The module changes nothing: only the operator knows
+whether the transaction's producer still works.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The queries that this pipeline can run, by the name of their workload.
 
-A query is imported when it is needed: a copy of the pipeline with a query of its own has no other.
+A query is imported only when it is needed, because a copy of the pipeline with its own query lacks the other files.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The query that passes each record of a user's own through to the sink, one row per record.
+"""The query that passes each of the user's own records to the sink, one row per record.
 
-It is stateless, and all of it runs in the JVM. The rows are shuffled by the record's key, so a key with many records
+It is stateless, and all of it runs in the JVM. The rows are shuffled by the record's key. So a key with many records
 makes a large task, as in a job that groups by this key. A record without a key goes to a task by its id.
 
 Promise: a row depends on its record alone, and so does its task. Therefore a replayed batch makes the same rows.

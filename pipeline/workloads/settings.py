@@ -1,6 +1,6 @@
 """The settings of workloads.
 
-They are apart from the queries, so the suite can read them without Spark.
+They have a module of their own, so the suite can read them without Spark.
 """
 
 # A session of 1 to 2 s becomes 11 to 21 windows, which is about as many rows as the workload `sessions` makes.

@@ -8,9 +8,9 @@ Promise: a window becomes one row, in the batch after the one in which the water
 offset log has the watermark of each batch, and the sums do not depend on an order. Therefore a replayed batch makes the
 same rows. An event whose window the watermark has passed is dropped; Spark counts it (`numRowsDroppedByWatermark`).
 
-What can go wrong: a record that is not an event of the suite's own spelling stops the query. The watermark is one for
-all partitions. So an event that comes more than DELAY_MS after newer events may be dropped or not. The batches decide
-that. The generator leaves no such doubt (`loadgen.workloads`).
+What can go wrong: a record that is not an event in the suite's own spelling stops the query. All partitions share one
+watermark. So an event that comes more than DELAY_MS after newer events may be dropped or not. This depends on the
+batches. The generator leaves no such doubt (`loadgen.workloads`).
 """
 
 from __future__ import annotations

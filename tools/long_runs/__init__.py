@@ -1,1 +1,1 @@
-"""Runs of half an hour and more: what grows, and what an operator may do meanwhile."""
+"""Long runs and clean installs: growth, repeated kills, and an operator's changes."""

@@ -2,8 +2,8 @@
 
     python -m tools.long_runs.cluster_kills [--kills 20] [--seed 1] [--sink kafka] [--variant two-phase] [--rate 200]
 
-Takes about 25 s per kill on two cores. The cluster has two workers with one core each, as `oncebench run --cluster 2`.
-A kill ends one worker and its executor with SIGKILL, as the power failure of a machine does, and the worker comes back
+Takes about 25 s per kill on two cores. The cluster has two workers with one core each, as in `oncebench run --cluster
+2`. A kill ends one worker and its executor with SIGKILL, as the power failure of a machine does. The worker comes back
 after HOLD_S at most. The seed decides the worker, the moment after a committed batch, and the time until the worker is
 back. The next kill waits until a later batch is committed with all workers.
 

@@ -4,10 +4,10 @@
 
 Default: 60 minutes at 5,000 events/s, Kafka sink, exactly-once `two-phase`. Takes some minutes more, for the audit.
 
-The tool runs `oncebench run` and samples it every SAMPLE_S seconds: the resident memory and the open descriptors of the
-pipeline's and the broker's processes, the files below the checkpoint, and the transactional ids of the run that Kafka
-still lists. Latencies come from the run's own record. The tool prints one line per STEP_S seconds of the load, and the
-ratio of the last third to the first third after FIRST_S seconds.
+The tool runs `oncebench run` and takes a sample every SAMPLE_S seconds. A sample has the resident memory and the open
+descriptors of the pipeline's and the broker's processes. It also has the number of files below the checkpoint, and of
+the run's transactional ids that Kafka still lists. Latencies come from the run's own record. The tool prints one line
+per STEP_S seconds of the load, and the ratio of the last third to the first third after FIRST_S seconds.
 
 Limit: the broker keeps all of the run's events, so its page cache and its index files grow with the load.
 """

@@ -1,6 +1,7 @@
 """Runs one cell while an operator changes its servers.
 
-The changes are restarts, deleted groups, settings, full slots, and garbage.
+The changes are restarts of servers, changed topics, a deleted consumer group of another program, prepared transactions
+that fill PostgreSQL's slots, and input records that are no events.
 
     python -m tools.long_runs.operator_run [--minutes 30] [--seed 1] [--sink kafka] [--rate 2000]
         [--every 30] [--only NAME ...]
@@ -9,13 +10,13 @@ Takes the given minutes, plus two to five for start, last rows and audit.
 
 None of these operations is a fault at a failpoint: they come at fixed intervals, whatever the pipeline does. The seed
 decides their order and their choices. The run itself, its audit and its report are those of `oncebench run`. At the end
-it prints the report, and each operation with its time. It also prints each death of the pipeline with its last words,
-and the longest time without a committed batch. Exit code: that of `oncebench run`; 130 after Ctrl-C or SIGTERM. Before
-the load, and after a second Ctrl-C, there is one sentence and no report.
+the tool prints the report, and each operation with its time. It also prints each death of the pipeline with its last
+message, and the longest time without a committed batch. Exit code: that of `oncebench run`; 130 after Ctrl-C or
+SIGTERM. After a Ctrl-C before the load, or a second Ctrl-C, it prints one sentence and no report.
 
 Promise: each operation is undone HOLD_S later, and at the end of the load at the latest. The next one waits for that.
-Failure mode: an operation that fails by itself is printed with its error, and the run goes on. What cannot be undone is
-tried again.
+Failure mode: if an operation fails by itself, the tool prints its error, and the run goes on. If an operation cannot be
+undone, the tool tries this again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Compares an output with what was sent, without any code of the project.
 
-The tool uses confluent-kafka, psycopg and sets.
+The tool uses only confluent-kafka, psycopg and Python's own counters.
 
     python -I tools/long_runs/plain_count.py SENT kafka SERVERS TOPIC
     DSN=... python -I tools/long_runs/plain_count.py SENT postgres TABLE
@@ -11,7 +11,7 @@ read by a plain consumer with `isolation.level=read_committed`, the table by one
 - 0: each order is there once, and nothing else is.
 - 1: the output cannot be read.
 - 3: an order is lost or was never sent.
-- 4: orders are only duplicated.
+- 4: orders are duplicated, and none is lost.
 """
 
 from __future__ import annotations

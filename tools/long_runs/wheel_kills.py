@@ -10,13 +10,13 @@ Takes about 30 s per kill and job on two busy cores, and a minute for the instal
 workers with SIGKILL. The seed decides its moment: one of five comes while the job starts, the others after its first
 committed batch. Orders are sent all the time. `plain_count.py`, which has no code of the project, counts the output.
 
-`--guarantee at-least-once` is the control: the same jobs and kills must then duplicate orders, and lose none. A tool
-that found nothing there would prove nothing with exactly-once.
+`--guarantee at-least-once` is the control: the same jobs and kills must then duplicate orders, and lose none. If the
+tool found no duplicate there, its result under exactly-once would prove nothing.
 
 Exit code: 0 if every order is in each output once, 1 otherwise or if a job ended by itself, 130 after Ctrl-C or
 SIGTERM. For the control, 0 means that orders are duplicated in each output, and none is lost. All files are in a
-temporary folder of 1 GB; the first line has its path. A run that fails keeps the folder for its logs. Any other end
-removes it.
+temporary folder of 1 GB; the first line has its path. A run that fails keeps the folder for its logs. After any other
+end, the tool removes it.
 """
 
 from __future__ import annotations

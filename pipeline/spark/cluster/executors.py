@@ -2,10 +2,10 @@
 
 If the cluster gives none, the error names the cause.
 
-Spark itself waits without an end and logs "Initial job has not accepted any resources". A standalone master starts an
-executor that ends again and again ten times, and then ends the application.
+Spark itself waits forever and logs "Initial job has not accepted any resources". If executors end again and again, a
+standalone master starts ten of them and then ends the application.
 
-Promise: when this returns, an executor has registered with the driver. Failures, each with the cause:
+Promise: when the function returns, an executor has registered with the driver. Failures, each with the cause:
 
 - The executors end (their own log).
 - The workers have no room (what they have and what the job asks for).

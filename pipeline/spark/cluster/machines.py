@@ -1,12 +1,12 @@
 """Checks that each machine of a cluster has the files that a job needs there.
 
-Spark's state stores write into the checkpoint from the executors. If a machine has another folder under the path of the
-checkpoint, its part of the state goes there, and a restart on another machine would not find it. Clients read their
-certificates from the same path on every machine.
+Spark's state stores write into the checkpoint from the executors. A machine may have another folder under the path of
+the checkpoint. Its part of the state then goes there, and a restart on another machine would not find this part.
+Clients read their certificates from the same path on every machine.
 
-Promise: every executor checks before its first Python worker starts, also an executor that joins later. The driver puts
-a file into the checkpoint while it runs, whose name no other folder has. A kill of the driver leaves this file, and the
-next driver removes it. Nothing is checked on a master that runs all executors on the driver's machine.
+Promise: every executor checks before its first Python worker starts, also an executor that joins later. While the
+driver runs, the checkpoint has a file with a name that no other folder has. A kill of the driver leaves this file, and
+the next driver removes it. If the master runs all executors on the driver's machine, nothing is checked.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 The standalone cluster's master and workers give the reports.
 
-The driver's client learns only that an executor has ended ("Command exited with code 1"). The executor's own log is on
-the machine of its worker, whose page shows it. The master has the addresses of these pages.
+The driver's client gets only the message that an executor has ended ("Command exited with code 1"). The executor's own
+log is on the machine of its worker, whose page shows it. The master has the addresses of these pages.
 
-Promise: reads only. What can go wrong: a page is switched off, or cannot be reached from here; then its worker reports
+Promise: reads only. What can go wrong: a page is switched off, or cannot be reached from here. Then its worker reports
 nothing. Source: DeployMessages.RequestMasterState, JsonProtocol.writeWorkerState and LogPage of Spark 4.2.0.
 """
 
