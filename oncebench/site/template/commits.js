@@ -8,6 +8,7 @@ function showCommits() {
       table(`Speed by commit, on ${one.machine}`, one.headings, one.rows, {
         sticky: 1,
         numeric: one.headings.map((_, at) => at).slice(1, -1),
+        kind: "commits",
       }),
       el("p", { class: "hint" }, one.note),
       el(
