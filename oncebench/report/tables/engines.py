@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from oncebench.audit.anomalies import CATALOGUE
 from oncebench.audit.verdict import Verdict
 from oncebench.delivery.contract import EXACTLY_ONCE
 from oncebench.lab.engine import SPARK
@@ -115,6 +116,8 @@ def notes_on(reports: Sequence[Report]) -> list[str]:
             "each batch at once uses what the machine has. Compare CPU per event flat out."
         )
     behind = any(line.behind for line in found)
+    codes = {code for line in found for _, each in line.verdicts for code in each.split()}
+    made += [f"{code}: {CATALOGUE[code].means}." for code in CATALOGUE if code in codes]
     return [*made, *filter(None, notes(steady, _NOTED, behind).splitlines())]
 
 

@@ -181,3 +181,9 @@ def test_an_older_run_of_a_peer_has_no_processor_time_flat_out() -> None:
     assert line(report(FLAT_OUT, engine="flink", schema=4))[3] == "-"
     assert line(report(FLAT_OUT, engine="flink", schema=5))[3] == "15.0 µs"
     assert line(report(FLAT_OUT, schema=4))[3] == "15.0 µs"
+
+
+def test_an_anomaly_in_the_table_is_explained_below_it() -> None:
+    broken = report(KILLED, verdict="broken", anomalies={"DUP": 20}, broken_by=["DUP"])
+    assert "\nDUP: " in markdown([broken])
+    assert "DUP: " not in markdown([report(KILLED)])
