@@ -54,6 +54,8 @@ from oncebench.kafka_repair.addresses import RECOVERY
 MOST_BYTES = 64 * 1024 * 1024
 # How long a stop waits for the answer to the last position. A broker that refuses it answers in milliseconds.
 _ANSWER_S = 1.0
+# A poll that takes the answer to a position still waits its whole time, because the answer is no event.
+_LOOK_S = 0.02
 _log = logging.getLogger(__name__)
 
 
@@ -162,8 +164,9 @@ class Monitoring:
         """Closes the connection."""
         if self._consumer is None:
             return
-        if not self._answered and not self._refused:
-            self._look(_ANSWER_S)
+        until = time.monotonic() + _ANSWER_S
+        while not (self._answered or self._refused) and time.monotonic() < until:
+            self._look(_LOOK_S)
         if not self._refused:
             self._consumer.close()
         self._consumer = None  # without `close`, which would wait a minute for the refused commit

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from oncebench.lab.lab import Lab
+from oncebench.servers.kafka.broker import KafkaBroker
+from pipeline import progress
 from tests.pipelines import Fixture, session
 from tests.waiting import wait_for
 
@@ -41,3 +43,15 @@ def test_a_stop_while_batches_run_exits_with_0(
         time.sleep(0.3)  # most likely in one of the many batches that are still to come
         child.stop_gently(60.0)
         assert child.returncode == 0, (config.record / "logs" / "pipeline.log").read_text()[-2000:]
+
+
+def test_a_stop_waits_no_longer_than_the_answer_to_its_last_position(
+    kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_ANSWER_S", 600.0)
+    topic = kafka.fresh_topic("stopped", 1)
+    monitoring = progress.Monitoring({"bootstrap.servers": kafka.bootstrap_servers}, f"{topic}.position", topic)
+    monitoring.commit({"0": 0})
+    began = time.monotonic()
+    monitoring.close()
+    assert time.monotonic() - began < 300, "the whole wait, although the broker has answered"
