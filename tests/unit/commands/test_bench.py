@@ -7,7 +7,6 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -367,10 +366,5 @@ def test_the_verdicts_of_the_runs_decide_the_exit_code(
 def test_a_failed_benchmark_is_no_mistake_of_the_command_line(
     of_asv: int, code: int, clone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    git = subprocess.run
-
-    def run(words: list[str], **others: Any) -> Any:
-        return SimpleNamespace(returncode=of_asv) if "asv" in words else git(words, **others)
-
-    monkeypatch.setattr(command.subprocess, "run", run)
+    monkeypatch.setattr(command.foreground, "run", lambda *_: of_asv)
     assert CliRunner().invoke(cli, ["bench", "--quick", "--dry-run"]).exit_code == code
