@@ -27,6 +27,7 @@ from oncebench.commands.shared.writable import refuse_unwritable_results
 from oncebench.errors import ExitCode, MissingEnvironment, UserError
 from oncebench.measure import exit_code
 from oncebench.processes import foreground
+from oncebench.report.comparisons.sustained import backlog_in_latency, growth
 from oncebench.report.configuration import configuration_of
 from oncebench.report.environment import environment
 from oncebench.report.report import read_reports
@@ -142,11 +143,17 @@ def bench(
 
 
 def _exit(reports: Sequence[Report]) -> NoReturn:
-    """Prints each run whose guarantee was not kept, and ends the command.
+    """Prints each run whose guarantee was not kept, or whose latencies include a backlog, and ends the command.
 
     The exit code is that of all runs.
     """
     for report in reports:
+        if backlog_in_latency(report):
+            click.echo(
+                f"{' '.join(configuration_of(report))}: the pipeline fell behind its load ({growth(report)}), so the "
+                "latencies of this run include the backlog. Run the benchmarks again on an idle machine",
+                err=True,
+            )
         if report["verdict"] != "kept":
             click.echo(f"{' '.join(configuration_of(report))}: {report['verdict']}\n  {report['reproduce']}", err=True)
     sys.exit(exit_code(reports))

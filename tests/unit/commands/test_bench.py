@@ -20,7 +20,7 @@ from oncebench.errors import UserError
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.supports import all_supports
 from tests import ROOT
-from tests.unit.report.test_tables import report
+from tests.unit.report.test_tables import BEHIND, report
 
 KILLED = ["after-commit:kill"]
 
@@ -360,6 +360,15 @@ def test_the_verdicts_of_the_runs_decide_the_exit_code(
     for verdict in verdicts:
         named = f"kafka exactly-once two-phase: {verdict}\n  again\n"
         assert (named in done.stderr) == (verdict != "kept")
+
+
+def test_a_run_that_fell_behind_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command._exit([report(), report(steadiness=BEHIND)])
+    assert ended.value.code == 0
+    assert capsys.readouterr().err.startswith(
+        "kafka exactly-once two-phase: the pipeline fell behind its load (lag grew by "
+    )
 
 
 @pytest.mark.parametrize(("of_asv", "code"), [(0, 0), (1, 1), (2, 1), (-9, 1)])
