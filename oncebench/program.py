@@ -60,9 +60,9 @@ def run_program(name: str, command: click.Command) -> NoReturn:
 
 
 def _end_orderly() -> None:
-    """Makes SIGTERM and SIGHUP end the command as Ctrl-C does, so that its processes and temporary files are removed.
+    """Makes SIGTERM and SIGHUP end the command as Ctrl-C does.
 
-    With `nohup`, and where a handler is installed, nothing changes.
+    Its processes and temporary files are then removed. With `nohup`, and where a handler is installed, nothing changes.
     """
 
     def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:

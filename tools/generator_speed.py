@@ -130,7 +130,10 @@ def delete(kafka: KafkaBroker, topic: str) -> None:
 @click.argument("pairs", type=click.IntRange(1), default=PAIRS)
 @click.argument("rate", type=click.IntRange(LOWEST_RATE), default=RATE)
 def main(pairs: int, rate: int) -> None:
-    """Compare the load generator with kafka-producer-perf-test, in PAIRS pairs; then show its lateness at RATE."""
+    """Compare the load generator with kafka-producer-perf-test, in PAIRS pairs.
+
+    Then show the generator's lateness at RATE events/s.
+    """
     java, size = find_java(), record_bytes()
     with tempfile.TemporaryDirectory(prefix="generator-speed-") as name, own_kafka(Path(name), java) as (kafka, _):
         folder = Path(name)

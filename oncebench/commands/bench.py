@@ -143,7 +143,7 @@ def bench(
 
 
 def _exit(reports: Sequence[Report]) -> NoReturn:
-    """Prints each run whose guarantee was not kept, or whose latencies include a backlog, and ends the command.
+    """Prints each run that was not kept or fell behind, and ends the command.
 
     The exit code is that of all runs.
     """
@@ -224,7 +224,9 @@ def _refuse_pattern(bench: str | None) -> None:
 
 
 def _refuse_missing(commits: str) -> None:
-    """Refuses commits that this clone lacks; asv would end with a traceback of its own, or leave them out.
+    """Refuses commits that this clone lacks.
+
+    asv would end with a traceback of its own, or leave them out.
 
     Raises:
         UserError: git does not know the commits, or there are none (exit code 2).
@@ -250,7 +252,10 @@ def _refuse_missing(commits: str) -> None:
 
 
 def _refuse_missing_lines(file: Path) -> None:
-    """Refuses a file of commits that is missing or empty, or has a commit that this clone lacks."""
+    """Refuses a file of commits that is missing or empty.
+
+    It must not have a commit that this clone lacks either.
+    """
     if str(file) == "-":
         return
     try:

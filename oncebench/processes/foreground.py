@@ -42,7 +42,10 @@ def run(command: Sequence[str], env: Mapping[str, str]) -> int:
 
 
 def _end(program: subprocess.Popen[bytes], session: Session) -> None:
-    """Kills what is left of the program; waits until its descendants in other sessions are gone too."""
+    """Kills what is left of the program.
+
+    Returns when its descendants in other sessions are gone too.
+    """
     descendants: list[psutil.Process] = []
     with suppress(psutil.NoSuchProcess):  # it has ended
         descendants = psutil.Process(program.pid).children(recursive=True) if program.returncode is None else []

@@ -92,7 +92,10 @@ def _refuse_without_runs() -> None:
 
 
 def _stored(files: Sequence[Path]) -> Iterator[Report]:
-    """Yields the reports of headlines in these files; a run in several files, or in one file twice, counts once."""
+    """Yields the reports of headlines in these files.
+
+    A run that is in several files, or in one file twice, counts once.
+    """
     seen: set[str | int] = set()
     for report in (report for file in files for _, report in reports_with_lines(file) if is_of_series(report)):
         if (run := report.get("run", id(report))) not in seen:
