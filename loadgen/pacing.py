@@ -228,7 +228,7 @@ def lasts_s(shape: Shape, events: int) -> float:
 def sessions_for(spec: str, rate: Rate, duration_s: float) -> int:
     """The number of sessions (at least 1) that fill `duration_s` at this rate and shape.
 
-    Raises ConfigError if the rate, the shape or the duration is not valid, OverflowError if the number is infinite.
+    Raises ConfigError if the rate, the shape or the duration is not valid.
     """
     rate = parse_rate(rate)
     kind, numbers = _read(spec)
