@@ -226,6 +226,8 @@ def _message(error: Mapping[str, Any]) -> str:
     known = cast(Any, LoadConfig).__pydantic_fields__
     place, *setting = error["loc"]
     name = list(known)[place] if isinstance(place, int) else place
+    if name == "replayed" and setting:
+        return f"replayed: {setting[0]}: {error['input']!r} is wrong: {error['msg']}"
     if error["type"] == "missing":
         return f"{name}: is missing; the config needs {', '.join(each for each in known if known[each].is_required())}"
     if name not in known:

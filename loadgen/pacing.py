@@ -13,7 +13,6 @@ A shape is a pair of inverse functions. `cumulative(t)` is the number of events 
 exact at every moment. The whole schedule is fixed before the first event is sent (an open loop).
 """
 
-import math
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -29,8 +28,13 @@ Rate = float | Literal["max"]
 FLAT_OUT_ORDER_RATE = 20_000.0
 """Events/s that orders the events when all are due at once; about 300 sessions are then open at a time."""
 
+MAX_RATE = 1e9
+"""Events/s that no generator reaches. Squares of larger rates leave the range of a float."""
+
 MAX_DURATION_S = 366 * 86_400.0
 """A longer load is a typing error, and would leave the valid range of `scheduled_at`."""
+
+_DIGITS = 24  # of a wrong number in a message; a float has no more
 
 SHAPES = "constant | ramp:FROM_RATE | burst:PEAK_RATE:ON_S:EVERY_S"
 
@@ -171,14 +175,18 @@ def order_of(shape: Shape) -> Shape:
 def parse_rate(rate: object) -> Rate:
     """`rate` as a positive number of events/s, or "max".
 
-    Raises ConfigError for anything else (0, negative, NaN, infinite, text).
+    Raises ConfigError for anything else (0, negative, above MAX_RATE, NaN, text).
     """
     if rate == "max":
         return "max"
     if isinstance(rate, bool) or not isinstance(rate, int | float):
         raise ConfigError(f'rate: {rate!r} is neither a number of events per second nor "max"')
-    if not (math.isfinite(rate) and rate > 0):
-        raise ConfigError(f'rate: {rate} events per second is not possible; give a number above 0, or "max"')
+    if not 0 < rate <= MAX_RATE:  # false for NaN
+        digits = str(rate)
+        text = digits if len(digits) <= _DIGITS else f"{digits[:_DIGITS]}..."
+        raise ConfigError(
+            f'rate: {text} events per second is not possible; give a number above 0 and up to {MAX_RATE:g}, or "max"'
+        )
     return float(rate)
 
 
@@ -220,14 +228,16 @@ def lasts_s(shape: Shape, events: int) -> float:
 def sessions_for(spec: str, rate: Rate, duration_s: float) -> int:
     """The number of sessions (at least 1) that fill `duration_s` at this rate and shape.
 
-    Raises ConfigError if the rate, the shape or the duration is not valid, OverflowError if the number is infinite.
+    Raises ConfigError if the rate, the shape or the duration is not valid.
     """
     rate = parse_rate(rate)
     kind, numbers = _read(spec)
     if rate == "max":
         raise ConfigError('rate: a load at "max" has no duration of its own; give the number of sessions')
-    if not (math.isfinite(duration_s) and duration_s > 0):
-        raise ConfigError(f"duration: {duration_s} s is not possible; give a number above 0")
+    if not 0 < duration_s <= MAX_DURATION_S:  # false for NaN
+        raise ConfigError(
+            f"duration: {duration_s:g} s is not possible; give a number above 0 and up to {MAX_DURATION_S:.0f}"
+        )
     if kind == "ramp":
         events = (numbers[0] + rate) / 2 * duration_s
     else:
@@ -252,9 +262,11 @@ def _read(spec: str) -> tuple[str, list[float]]:
         except ValueError:
             raise ConfigError(f"shape: {spec!r}: {name} is {text!r}, which is not a number") from None
         from_nothing = kind == "ramp" and number == 0
-        if not (math.isfinite(number) and (number > 0 or from_nothing)):
+        if not (from_nothing or 0 < number <= MAX_RATE):  # more seconds than that are no load either
             lowest = "of 0 or more" if kind == "ramp" else "above 0"
-            raise ConfigError(f"shape: {spec!r}: {name} is {text}; it must be a finite number {lowest}")
+            raise ConfigError(
+                f"shape: {spec!r}: {name} is {text}; it must be a number {lowest}, and up to {MAX_RATE:g}"
+            )
         numbers.append(number)
     if kind == "burst" and numbers[1] >= numbers[2]:
         raise ConfigError(f"shape: {spec!r}: ON_S must be shorter than EVERY_S")

@@ -1,17 +1,19 @@
 """Runs a command line of this project as the program of this process.
 
 Promise: data goes to stdout; progress and messages go to stderr. A mistake of the user gives one line and an exit code,
-without a traceback and without secrets. A reader of either stream may stop reading: the rest is dropped and the exit
-code stays the same.
+without a traceback and without secrets. Ctrl-C, SIGTERM and SIGHUP give exit code 130. A reader of either stream may
+stop reading: the rest is dropped and the exit code stays the same.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from types import FrameType
 from typing import NoReturn
 
 import click
@@ -31,6 +33,7 @@ _PACKAGES = ("pipeline", "loadgen")
 def run_program(name: str, command: click.Command) -> NoReturn:
     """Runs the command with the arguments of this process; `name` begins its messages."""
     outlive_readers()
+    _end_orderly()
     logging.basicConfig(format="%(message)s")  # to stderr: slow first-time steps, and steps that failed
     logging.getLogger("oncebench").setLevel(logging.INFO)
     logging.getLogger("kafka").setLevel(logging.ERROR)  # it warns about each delay of 0.1 s on a busy machine
@@ -54,6 +57,20 @@ def run_program(name: str, command: click.Command) -> NoReturn:
     except (UserError, PipelineError) as error:
         click.echo(f"{name}: {redacted(str(error))}", err=True)
         sys.exit(getattr(error, "exit_code", ExitCode.ERROR))
+
+
+def _end_orderly() -> None:
+    """Makes SIGTERM and SIGHUP end the command as Ctrl-C does.
+
+    Its processes and temporary files are then removed. With `nohup`, and where a handler is installed, nothing changes.
+    """
+
+    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, interrupt)
 
 
 def _fix_import_folders() -> None:

@@ -6,8 +6,8 @@ Takes 20 seconds by default, and five minutes with 10,000,000 events.
 
 Writes the record of a faultless run with EVENTS events (default: 833,400, a million rows) in the format of a run
 folder. Then it loads and audits the record with each auditor, and makes a report with both. Each of these steps has a
-fresh process. With FOLDER the record stays in that folder, and a second call only audits it. 10,000,000 events take 2
-GB of disk. With RECORD_BYTES the events are padded to this size.
+fresh process. With FOLDER the record stays in that folder, and a second call with the same numbers only audits it.
+10,000,000 events take 2 GB of disk. With RECORD_BYTES the events are padded to this size.
 
 A row is a record of the input topic or a row of the final read: 100 events and 20 rows per session. The observer's rows
 and the ledger are part of the record and of the cost, but do not count as rows.
@@ -26,14 +26,17 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from loadgen.config import LoadConfig
-from loadgen.ledger import Ledger
+from loadgen.ledger import Ledger, read_plan
 from loadgen.plan import plan_load
-from loadgen.session import EVENTS_PER_SESSION, encode, values
+from loadgen.session import EVENTS_PER_SESSION, MAX_RECORD_BYTES, encode, values
+from oncebench.errors import ExitCode, UserError
+from oncebench.program import run_program
 from oncebench.record import FINAL, INPUT, LOG, OBSERVED, QUARANTINE, WORK_FOLDER_FILE
 from oncebench.record.streams import StreamWriter
 from oncebench.scenario.cell import Cell
@@ -93,8 +96,8 @@ def write_record(folder: Path, sessions: int, record_bytes: int = 0) -> None:
 
     The events have at least `record_bytes` bytes.
     """
-    ledger = plan_load(LoadConfig("localhost:9092", "input", RATE, sessions, folder / "ledger", seed=1),
-                       lambda: STARTED_US)  # fmt: skip
+    config = LoadConfig("localhost:9092", "input", RATE, sessions, folder / "ledger", seed=1, record_bytes=record_bytes)
+    ledger = plan_load(config, lambda: STARTED_US)
     partition, offset = positions(ledger.session)
     ledger.sent_us[:] = ledger.scheduled_us
     ledger.acked_us[:] = ledger.scheduled_us + 1_000
@@ -209,31 +212,70 @@ def measured(auditor: str, folder: Path) -> tuple[int, float, float, int]:
     """Audits a record in a fresh process.
 
     Returns the findings, seconds, CPU seconds and bytes of memory.
+
+    Raises:
+        UserError: the audit failed.
     """
     command = [sys.executable, "-c", MEASURED.format(auditor=auditor), str(folder)]
-    found, took_s, cpu_s, peak = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise UserError(f"the audit of {folder} failed with exit code {done.returncode}:\n{done.stderr.strip()}")
+    found, took_s, cpu_s, peak = json.loads(done.stdout)
     return found, took_s, cpu_s, peak
 
 
-def main(events: int, folder: Path, record_bytes: int = 0) -> None:
-    """Writes the record if it is not there, measures both auditors, and prints a table."""
-    if not (folder / WORK_FOLDER_FILE).exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        write_record(folder, max(1, events // EVENTS_PER_SESSION), record_bytes)
+def make_record(folder: Path, sessions: int, record_bytes: int) -> None:
+    """Writes the record if it is not there; the folder has a whole record or none.
+
+    Raises:
+        UserError: the folder has other files, or another record (exit code 2).
+    """
+    if (folder / WORK_FOLDER_FILE).exists():
+        plan = read_plan(folder / "ledger")
+        if (plan.sessions, plan.record_bytes) != (sessions, record_bytes):
+            raise UserError(
+                f"{folder} holds a record of {plan.events:,} events with RECORD_BYTES {plan.record_bytes}. Give these "
+                "numbers, or another folder",
+                exit_code=ExitCode.USAGE,
+            )
+        return
+    if folder.exists() and any(folder.iterdir()):
+        raise UserError(
+            f"{folder} has files that are no record. Give a folder that is empty or does not exist yet",
+            exit_code=ExitCode.USAGE,
+        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as place:
+        write_record(made := Path(place) / "record", sessions, record_bytes)
+        made.rename(folder)
+
+
+def measure(folder: Path) -> None:
+    """Measures both auditors, and prints a table."""
     rows = sum(pa.ipc.open_stream(pa.memory_map(str(folder / name))).read_all().num_rows
                for name in ("input.arrow", "final.arrow"))  # fmt: skip
-    print(f"{rows:,} rows\n\n| | s | s per 1 M rows | CPU s | peak MB | bytes per row | findings |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    click.echo(f"{rows:,} rows\n\n| | s | s per 1 M rows | CPU s | peak MB | bytes per row | findings |")
+    click.echo("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     for name, auditor in AUDITORS.items():
         found, took_s, cpu_s, peak = measured(auditor, folder)
-        print(f"| {name} | {took_s:.2f} | {took_s * 1e6 / rows:.2f} | {cpu_s:.2f} | {peak / 1e6:,.0f} | "
-              f"{peak / rows:.0f} | {found} |")  # fmt: skip
+        click.echo(f"| {name} | {took_s:.2f} | {took_s * 1e6 / rows:.2f} | {cpu_s:.2f} | {peak / 1e6:,.0f} | "
+                   f"{peak / rows:.0f} | {found} |")  # fmt: skip
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("events", type=click.IntRange(EVENTS_PER_SESSION), default=EVENTS)
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path), required=False)
+@click.argument("record_bytes", type=click.IntRange(0, MAX_RECORD_BYTES), default=0)
+def main(events: int, folder: Path | None, record_bytes: int) -> None:
+    """Measure what an audit of a record of EVENTS events costs.
+
+    With FOLDER the record stays there. With RECORD_BYTES its events are padded to this size.
+    """
+    with tempfile.TemporaryDirectory(prefix="audit-cost-") as place:
+        chosen = Path(place) / "record" if folder is None else folder.absolute()
+        make_record(chosen, events // EVENTS_PER_SESSION, record_bytes)
+        measure(chosen)
 
 
 if __name__ == "__main__":
-    planned = int(sys.argv[1]) if len(sys.argv) > 1 else EVENTS
-    if len(sys.argv) > 2:
-        main(planned, Path(sys.argv[2]), *map(int, sys.argv[3:4]))
-    else:
-        with tempfile.TemporaryDirectory(prefix="audit-cost-") as place:
-            main(planned, Path(place))
+    run_program("tools.audit_cost", main)

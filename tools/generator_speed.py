@@ -20,13 +20,13 @@ Limit: client and broker share the processors.
 
 import json
 import re
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
+import click
 import numpy as np
 
 from loadgen.pacing import parse_shape
@@ -34,7 +34,11 @@ from loadgen.schedule import schedule
 from loadgen.session import EVENTS_PER_SESSION, encode
 from oncebench.downloads.java import Java, find_java
 from oncebench.downloads.maven import jars
+from oncebench.errors import UserError
+from oncebench.home import HOME
 from oncebench.lab.lab import own_kafka
+from oncebench.processes import child as process
+from oncebench.program import run_program
 from oncebench.report.comparisons.paired import median_interval
 from oncebench.servers.kafka.broker import KafkaBroker
 from oncebench.servers.kafka.process import command
@@ -43,6 +47,8 @@ EVENTS = 3_000_000  # ten seconds and more: the JVM has compiled the perf test a
 PARTITIONS = 2
 PAIRS = 7
 RATE, LATENESS_S, LATENESS_RUNS = 100_000, 20, 3
+LOWEST_RATE = -(-EVENTS_PER_SESSION // LATENESS_S)  # one session
+WAIT_S = 60.0
 STARTED_US = 1_790_000_000_000_000  # a start time with as many digits as a real one
 # As the generator's own; the last two are librdkafka's defaults. Java's client has the same names.
 SETTINGS = {"linger.ms": 5, "batch.size": 1_000_000, "compression.type": "none"}
@@ -74,8 +80,13 @@ def generated(kafka: KafkaBroker, topic: str, folder: Path, rate: float | str, e
     }
     path = folder / f"{topic}.json"
     path.write_text(json.dumps(config))
-    subprocess.run([sys.executable, "-m", "loadgen", str(path)], check=True)
+    run("the generator", [sys.executable, "-m", "loadgen", str(path)], folder / f"{topic}.log")
     summary = json.loads(status.read_text().splitlines()[-1])["summary"]
+    if summary["acknowledged"] != summary["planned"]:  # its rate would be that of another load
+        raise UserError(
+            f"Kafka acknowledged {summary['acknowledged']:,} of {summary['planned']:,} events. Run the command again "
+            "on a machine without other work, or give a lower RATE"
+        )
     return {"events_per_s": summary["events_per_s"], **summary["lateness_ms"]}
 
 
@@ -88,11 +99,25 @@ def perf_test(kafka: KafkaBroker, topic: str, folder: Path, java: Java, size: in
     line = command(java, folder, [HEAP], "org.apache.kafka.tools.ProducerPerformance", *arguments)
     at = line.index("-cp") + 1
     line[at] = ":".join([line[at], *map(str, jars("kafka-tools"))])
-    text = subprocess.run(line, check=True, capture_output=True, text=True).stdout
-    found = re.findall(r"records sent, ([\d.]+) records/sec", text)
-    if not found:
-        raise SystemExit(f"the perf test printed no rate:\n{text}")
+    text = run("Kafka's perf test", line, folder / f"{topic}.log")
+    found = re.findall(rf"^{EVENTS} records sent, ([\d.]+) records/sec", text, re.MULTILINE)
+    if not found:  # the lines before the last one have the rate of a part
+        raise UserError(f"Kafka's perf test printed no rate of all {EVENTS:,} records:\n{text}")
     return float(found[-1])
+
+
+def run(name: str, command: Sequence[str | Path], log: Path) -> str:
+    """Runs a command to its end; returns its output.
+
+    Raises:
+        UserError: it failed.
+    """
+    with process.start(name, command, log, cwd=HOME) as child:
+        while not child.wait(WAIT_S):
+            pass
+    if child.returncode != 0:
+        raise UserError(f"{name} ended with exit code {child.returncode}:\n{process.tail(log)}")
+    return log.read_text("utf-8", errors="replace")
 
 
 def delete(kafka: KafkaBroker, topic: str) -> None:
@@ -101,8 +126,14 @@ def delete(kafka: KafkaBroker, topic: str) -> None:
     admin.delete_topics([topic])[topic].result(30)
 
 
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("pairs", type=click.IntRange(1), default=PAIRS)
+@click.argument("rate", type=click.IntRange(LOWEST_RATE), default=RATE)
 def main(pairs: int, rate: int) -> None:
-    """Measures and prints everything, on a broker that is removed afterwards."""
+    """Compare the load generator with kafka-producer-perf-test, in PAIRS pairs.
+
+    Then show the generator's lateness at RATE events/s.
+    """
     java, size = find_java(), record_bytes()
     with tempfile.TemporaryDirectory(prefix="generator-speed-") as name, own_kafka(Path(name), java) as (kafka, _):
         folder = Path(name)
@@ -136,4 +167,4 @@ def print_ratio(mine: Sequence[float], theirs: Sequence[float], size: int) -> No
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else PAIRS, int(sys.argv[2]) if len(sys.argv) > 2 else RATE)
+    run_program("tools.generator_speed", main)

@@ -26,6 +26,8 @@ from oncebench.bench import REPORTS, names
 from oncebench.commands.shared.writable import refuse_unwritable_results
 from oncebench.errors import ExitCode, MissingEnvironment, UserError
 from oncebench.measure import exit_code
+from oncebench.processes import foreground
+from oncebench.report.comparisons.sustained import backlog_in_latency, growth
 from oncebench.report.configuration import configuration_of
 from oncebench.report.environment import environment
 from oncebench.report.report import read_reports
@@ -36,7 +38,8 @@ from oncebench.scenario.supports import require_sinks
 SETTINGS = "asv.conf.json"
 ASV_RESULTS = Path("results/asv")  # `results_dir` of the settings
 # What asv takes for --commits besides a range of git.
-ASV_RANGES = ("NEW", "ALL", "TAGS", "EXISTING", "HASHFILE:")
+ASV_RANGES = ("NEW", "ALL", "TAGS", "EXISTING")
+HASHFILE = "HASHFILE:"  # then a file with a commit per line, or - for stdin
 
 
 @click.command()
@@ -106,6 +109,7 @@ def bench(
         )
     if commits is not None:
         _refuse_missing(commits)
+    _refuse_pattern(bench)
     wanted = sinks or (("kafka",) if quick and not only else ())
     cells = names(wanted, only)
     if not cells:
@@ -139,11 +143,17 @@ def bench(
 
 
 def _exit(reports: Sequence[Report]) -> NoReturn:
-    """Prints each run whose guarantee was not kept, and ends the command.
+    """Prints each run that was not kept or fell behind, and ends the command.
 
     The exit code is that of all runs.
     """
     for report in reports:
+        if backlog_in_latency(report):
+            click.echo(
+                f"{' '.join(configuration_of(report))}: the pipeline fell behind its load ({growth(report)}), so the "
+                "latencies of this run include the backlog. Run the benchmarks again on an idle machine",
+                err=True,
+            )
         if report["verdict"] != "kept":
             click.echo(f"{' '.join(configuration_of(report))}: {report['verdict']}\n  {report['reproduce']}", err=True)
     sys.exit(exit_code(reports))
@@ -198,27 +208,82 @@ def _commit() -> str:
     return _git("rev-parse", "HEAD")
 
 
+def _refuse_pattern(bench: str | None) -> None:
+    """Refuses a pattern that is no regular expression within asv's pattern.
+
+    Raises:
+        UserError: it is none (exit code 2).
+    """
+    try:
+        re.compile(benchmark_pattern(bench, ()))
+    except re.error as error:
+        raise UserError(
+            f"--bench {bench!r} is no regular expression: {error.msg}. Give one such as 'micro|speed'",
+            exit_code=ExitCode.USAGE,
+        ) from None
+
+
 def _refuse_missing(commits: str) -> None:
-    """Refuses commits that this clone lacks; asv would end with a traceback of its own.
+    """Refuses commits that this clone lacks.
+
+    asv would end with a traceback of its own, or leave them out.
 
     Raises:
         UserError: git does not know the commits, or there are none (exit code 2).
     """
-    if commits.startswith(ASV_RANGES):
+    if commits in ASV_RANGES:
         return
-    found = _run_git("rev-list", "--first-parent", *shlex.split(commits), "--")
-    if found.returncode:
+    if commits.startswith(HASHFILE):
+        _refuse_missing_lines(Path(commits.removeprefix(HASHFILE)))
+        return
+    try:
+        words = shlex.split(commits)
+    except ValueError as error:
+        raise UserError(f"--commits {commits!r}: {error}. Give a range such as main~3..main",
+                        exit_code=ExitCode.USAGE) from None  # fmt: skip
+    found = _run_git("rev-list", "--first-parent", *words, "--") if words else None
+    if found is not None and found.returncode:
         reason = found.stderr.strip().splitlines()[-1]
-        shallow = _git("rev-parse", "--is-shallow-repository") == "true"
-        fetch = (
+        raise UserError(f"--commits {commits}: {reason}. {_how_to_get_commits()}", exit_code=ExitCode.USAGE)
+    if found is None or not found.stdout.strip():
+        raise UserError(
+            f"there are no commits in {commits or repr(commits)}; main~3..main has three", exit_code=ExitCode.USAGE
+        )
+
+
+def _refuse_missing_lines(file: Path) -> None:
+    """Refuses a file of commits that is missing or empty.
+
+    It must not have a commit that this clone lacks either.
+    """
+    if str(file) == "-":
+        return
+    try:
+        lines = file.read_text("utf-8").split("\n")
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"--commits {HASHFILE}{file} cannot be read: {getattr(error, 'strerror', None) or error}. Give a text "
+            "file with a commit per line",
+            exit_code=ExitCode.USAGE,
+        ) from None
+    named = {number: line.strip() for number, line in enumerate(lines, 1) if line.strip()}
+    if not named:
+        raise UserError(f"--commits: {file} names no commit. Write a commit per line", exit_code=ExitCode.USAGE)
+    for number, commit in named.items():
+        if _run_git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{commit}}").returncode:
+            raise UserError(
+                f"--commits: {file}:{number}: git knows no commit {commit!r} here. {_how_to_get_commits()}",
+                exit_code=ExitCode.USAGE,
+            )
+
+
+def _how_to_get_commits() -> str:
+    if _git("rev-parse", "--is-shallow-repository") == "true":
+        return (
             "This clone is shallow: it lacks older commits. Run `git fetch --unshallow`, or measure HEAD without "
             "--commits"
-            if shallow
-            else "Give commits that `git rev-list` knows here, or fetch them first"
         )
-        raise UserError(f"--commits {commits}: {reason}. {fetch}", exit_code=ExitCode.USAGE)
-    if not found.stdout.strip():
-        raise UserError(f"there are no commits in {commits}; main~3..main has three", exit_code=ExitCode.USAGE)
+    return "Give commits that `git rev-list` knows here, or fetch them first"
 
 
 def _report_left_out() -> None:
@@ -250,5 +315,5 @@ def _run_git(*words: str) -> subprocess.CompletedProcess[str]:
 
 def _asv(words: Sequence[str], variables: dict[str, str]) -> None:
     """Runs asv. Its exit code 2 means that a benchmark failed, and here a wrong command line."""
-    if subprocess.run([sys.executable, "-m", "asv", *words], env=variables, check=False).returncode:
+    if foreground.run([sys.executable, "-m", "asv", *words], variables):
         sys.exit(ExitCode.ERROR)

@@ -18,7 +18,7 @@ from oncebench.kafka_access.access import KafkaAccess
 from oncebench.processes import child as process
 from oncebench.record.json_lines import Tail
 from oncebench.report.results import default_work_dir
-from oncebench.run.interrupt import gently
+from oncebench.run.interrupt import gently, nothing_to_report
 from oncebench.servers.kafka.broker import start_kafka
 from oncebench.servers.kafka.external import external
 from oncebench.workdir import delete_below, open_work_dir, refuse_used
@@ -67,10 +67,12 @@ def load(topic: str | None, kafka: KafkaAccess | None, as_json: bool, work_dir: 
                 click.echo(f"the load is in topic {there}, which is left in place", err=True)
         else:
             click.echo("starting Kafka", err=True)
-            with start_kafka(work.path) as broker:
-                own = {**broker.access.as_json(), "topic": broker.fresh_topic(TOPIC_PREFIX, cell.partitions)}
-                done = _send({**config, **own}, work.path, interrupted)
-            delete_below(work.path, work.path / "kafka")
+            try:
+                with start_kafka(work.path) as broker:
+                    own = {**broker.access.as_json(), "topic": broker.fresh_topic(TOPIC_PREFIX, cell.partitions)}
+                    done = _send({**config, **own}, work.path, interrupted)
+            finally:  # also after an error: nobody can read the events any more
+                delete_below(work.path, work.path / "kafka")
     click.echo(json.dumps(done, indent=1) if as_json else _summary(done, work.path))
     if interrupted.is_set():
         sys.exit(ExitCode.INTERRUPTED)
@@ -100,6 +102,8 @@ def _send(config: Mapping[str, Any], folder: Path, interrupted: Any) -> dict[str
             time.sleep(POLL_S)
     summary = status.last().get("summary")
     if summary is None:
+        if interrupted.is_set():
+            raise nothing_to_report("load began")
         words = log.read_text("utf-8", errors="replace").strip().splitlines()
         raise UserError(words[-1] if words else f"the generator ended without a message; see {log}")
     return dict(summary)

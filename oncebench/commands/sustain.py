@@ -181,7 +181,8 @@ def _estimate(cells: Sequence[Cell], start: float, probe_s: float, precision: fl
     rates = fewest_rates(precision)
     runs = [_at_rate(cell, start, probe_s) for cell in cells for _ in range(rates + repeat)]
     searches = f"{len(cells)} search{'' if len(cells) == 1 else 'es'} of usually {rates} rates or more"
-    return f"{searches}, then {repeat} rounds: {at_least_s(runs) / 60:.0f} min or more"
+    rounds = f", then {repeat} round{'' if repeat == 1 else 's'}" if repeat else ""
+    return f"{searches}{rounds}: {at_least_s(runs) / 60:.0f} min or more"
 
 
 def _comparison_rates(found: Mapping[Cell, Found]) -> dict[str, float]:

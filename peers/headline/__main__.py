@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from oncebench.audit.verdict import Verdict
 from oncebench.commands.shared.failed_runs import FailedRuns
@@ -54,7 +55,8 @@ def main(only: str, rounds: int, seed: int, files: tuple[Path, ...], work_dir: P
             exit_code=ExitCode.USAGE,
         )
     if files:
-        stored = [report for file in files for _, report in reports_with_lines(file) if is_of_series(report)]
+        _refuse_without_runs()
+        stored = list(_stored(files))
         if not any(row.has(report) for row in rows for report in stored):
             where = ", ".join(map(str, files))
             raise UserError(f"no report in {where} is of these rows and of this command. Give a file {SERIES}*.jsonl")
@@ -79,6 +81,26 @@ def main(only: str, rounds: int, seed: int, files: tuple[Path, ...], work_dir: P
     if len(reports) < len(planned):
         sys.exit(ExitCode.INTERRUPTED)
     sys.exit(code_of(reports))
+
+
+def _refuse_without_runs() -> None:
+    """Refuses options that only a run uses."""
+    context = click.get_current_context()
+    for option in (each for each in context.command.params if each.name not in ("files", "only")):
+        if context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE:
+            raise UserError(f"{option.opts[0]} has no effect with --from. Leave it out", exit_code=ExitCode.USAGE)
+
+
+def _stored(files: Sequence[Path]) -> Iterator[Report]:
+    """Yields the reports of headlines in these files.
+
+    A run that is in several files, or in one file twice, counts once.
+    """
+    seen: set[str | int] = set()
+    for report in (report for file in files for _, report in reports_with_lines(file) if is_of_series(report)):
+        if (run := report.get("run", id(report))) not in seen:
+            seen.add(run)
+            yield report
 
 
 def code_of(reports: Sequence[Report]) -> int:

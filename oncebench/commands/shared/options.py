@@ -281,10 +281,6 @@ def base_cell(rate: str, duration: float | None, sessions: int | None, shape: st
                 f"{lasts:g} s at this rate. Give --duration {lasts:g}, or a higher --rate",
                 exit_code=ExitCode.USAGE,
             )
-    except OverflowError:
-        raise UserError(
-            f"--rate {rate} and --duration {duration} do not give a possible load", exit_code=ExitCode.USAGE
-        ) from None
     except LoadError as error:
         raise UserError(str(error), exit_code=ExitCode.USAGE) from error
     check_master(fields.get("master", Cell.master))

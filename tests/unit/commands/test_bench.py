@@ -7,7 +7,6 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +20,7 @@ from oncebench.errors import UserError
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.supports import all_supports
 from tests import ROOT
-from tests.unit.report.test_tables import report
+from tests.unit.report.test_tables import BEHIND, report
 
 KILLED = ["after-commit:kill"]
 
@@ -363,14 +362,18 @@ def test_the_verdicts_of_the_runs_decide_the_exit_code(
         assert (named in done.stderr) == (verdict != "kept")
 
 
+def test_a_run_that_fell_behind_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command._exit([report(), report(steadiness=BEHIND)])
+    assert ended.value.code == 0
+    assert capsys.readouterr().err.startswith(
+        "kafka exactly-once two-phase: the pipeline fell behind its load (lag grew by "
+    )
+
+
 @pytest.mark.parametrize(("of_asv", "code"), [(0, 0), (1, 1), (2, 1), (-9, 1)])
 def test_a_failed_benchmark_is_no_mistake_of_the_command_line(
     of_asv: int, code: int, clone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    git = subprocess.run
-
-    def run(words: list[str], **others: Any) -> Any:
-        return SimpleNamespace(returncode=of_asv) if "asv" in words else git(words, **others)
-
-    monkeypatch.setattr(command.subprocess, "run", run)
+    monkeypatch.setattr(command.foreground, "run", lambda *_: of_asv)
     assert CliRunner().invoke(cli, ["bench", "--quick", "--dry-run"]).exit_code == code

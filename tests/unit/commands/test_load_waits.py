@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +18,7 @@ from click.testing import CliRunner
 
 from oncebench.cli import cli
 from oncebench.commands import load as command
-from oncebench.errors import ExitCode, UserError
+from oncebench.errors import ExitCode, Interrupted, UserError
 
 
 class SlowGenerator:
@@ -67,6 +70,38 @@ def test_an_interrupted_generator_is_asked_twice_before_it_is_killed(
     interrupted = threading.Event()
     interrupted.set()
     assert command._send({}, tmp_path, interrupted) == {"sent": 7}
+
+
+def test_a_generator_that_was_interrupted_before_its_first_event_has_nothing_to_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Starting(SlowGenerator):
+        def stop_gently(self, *_: float, **__: float) -> None:
+            pass
+
+    monkeypatch.setattr(command.process, "start", lambda *_, **__: Starting())
+    interrupted = threading.Event()
+    interrupted.set()
+    with pytest.raises(Interrupted, match="interrupted before the load began: there is nothing to report"):
+        command._send({}, tmp_path, interrupted)
+
+
+def test_the_data_of_an_own_broker_are_deleted_also_after_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def started(folder: Path) -> Iterator[Any]:
+        (folder / "kafka").mkdir()
+        yield SimpleNamespace(access=SimpleNamespace(as_json=dict), fresh_topic=lambda *_: "t")
+
+    def fails(*_: object) -> None:
+        raise UserError("the generator ended without a message")
+
+    monkeypatch.setattr(command, "start_kafka", started)
+    monkeypatch.setattr(command, "_send", fails)
+    ended = CliRunner().invoke(cli, ["load", "--work-dir", str(tmp_path / "work")])
+    assert str(ended.exception) == "the generator ended without a message"
+    assert not (tmp_path / "work" / "kafka").exists()
 
 
 def test_a_load_that_ended_early_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,6 +103,12 @@ def test_the_estimate_comes_before_the_first_run(pipelines: Pipelines) -> None:
     assert len(pipelines.ran) >= 2 * (5 + 2)
 
 
+@pytest.mark.parametrize(("rounds", "text"), [("0", "more: "), ("1", "more, then 1 round: ")])
+def test_the_estimate_names_the_rounds_that_run(rounds: str, text: str, pipelines: Pipelines) -> None:
+    done = CliRunner().invoke(cli, [*WORDS, "--repeat", rounds])
+    assert done.stderr.startswith(f"2 searches of usually 5 rates or {text}")
+
+
 def test_interrupted_rounds_print_finished_rounds(pipelines: Pipelines) -> None:
     CliRunner().invoke(cli, (*WORDS[:-1], "0"))
     pipelines.ends, pipelines.ran = len(pipelines.ran) + 3, []

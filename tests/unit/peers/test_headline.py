@@ -139,6 +139,24 @@ def test_stored_reports_are_printed_without_a_run(tmp_path: Path) -> None:
     assert "of this command. Give a file headline-*.jsonl" in str(refused)
 
 
+def test_a_run_that_is_given_twice_counts_once() -> None:
+    published = str(ROOT / "results" / "engines" / "headline-1.jsonl")
+    once, twice = (
+        CliRunner().invoke(main, [*words, "--only", "Flink exactly-once"]).stdout
+        for words in (("--from", published), ("--from", published) * 2)
+    )
+    assert "| 3 times |" in once
+    assert twice == once
+
+
+@pytest.mark.parametrize("words", [["--rounds", "3"], ["--seed", "2"], ["--work-dir", "w"], ["--keep"]])
+def test_an_option_of_runs_is_refused_with_stored_reports(words: list[str]) -> None:
+    published = str(ROOT / "results" / "engines" / "headline-1.jsonl")
+    refused = CliRunner().invoke(main, ["--from", published, *words]).exception
+    assert isinstance(refused, UserError)
+    assert (refused.exit_code, str(refused)) == (2, f"{words[0]} has no effect with --from. Leave it out")
+
+
 @pytest.mark.parametrize(
     ("page", "heading"),
     [("README.md", "## Next to Flink and Kafka Streams"), ("docs/peers.md", "## One table of all engines")],
