@@ -1,4 +1,4 @@
-"""Speed over commits: the figures that asv has stored for the benchmarks `speed`.
+"""Speed over commits, from asv's figures of the benchmarks `speed`.
 
 A published file is asv's own, `results/commits/MACHINE/COMMIT-ENVIRONMENT.json`, copied from `results/asv/`. It has one
 commit. Its other benchmarks are left out. `results/commits/changes.json` says in words what each commit has changed.
@@ -28,7 +28,7 @@ _RESULT, _VERSION = 0, 2  # places in a row of asv's results
 
 @dataclass(frozen=True)
 class _Column:
-    """A column: its heading, its metric in `benchmarks/speed.py`, and how to write a figure of that metric."""
+    """A column: heading, metric of `benchmarks/speed.py`, and how to write its figures."""
 
     heading: str
     metric: str
@@ -121,7 +121,7 @@ def _rows(table: Sequence[Commit]) -> Iterator[tuple[str, ...]]:
 
 
 def _read(file: Path, folder: Path, changes: Mapping[str, str]) -> Commit | None:
-    """Reads a file of asv; None if it lacks a metric of `speed`, because asv has not measured it."""
+    """Reads a file of asv; None if asv has not measured each metric of `speed`."""
     stored = _json(file)
     try:
         rows = {column.metric: stored["results"].get(_BENCHMARK + column.metric) for column in _COLUMNS}
