@@ -84,6 +84,7 @@ def test_a_commit_that_asv_did_not_measure_is_left_out(tmp_path: Path) -> None:
     store(tmp_path, "aaaaaaaa", 1, results={"micro.Digest.time": [[1.0], [], "1"]})
     failed = {f"speed.Speed.track_{name}": [None, [], "2"] for name in FIGURES}
     store(tmp_path, "bbbbbbbb", 1, results=failed)
+    store(tmp_path, "cccccccc", 1, results={"speed.Speed.track_steady_p50_ms": [[1.0], [], "2"]})
     assert commits_in(tmp_path) == []
 
 
