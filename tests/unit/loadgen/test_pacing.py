@@ -141,6 +141,6 @@ def test_a_duration_needs_a_rate_and_a_length() -> None:
         sessions_for("constant", "max", 10)
     with pytest.raises(ConfigError, match="duration: 0 s is not possible"):
         sessions_for("constant", 100, 0)
-    with pytest.raises(ConfigError, match="duration: 1e\\+09 s is not possible; .* up to 31622400"):
+    with pytest.raises(ConfigError, match=r"duration: 1e\+09 s is not possible; .* up to 31622400"):
         sessions_for("constant", 100, 1e9)
     assert sessions_for("constant", 10, 1) == 1
